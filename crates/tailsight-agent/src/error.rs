@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use tailsight_load::LoadError;
 
+/// What a library says is wrong.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why an agent or a load failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -20,24 +23,24 @@ pub enum AgentError {
         expected: &'static str,
     },
     /// The operating system refused an operation.
-    #[error("cannot {what}: {reason}")]
+    #[error("cannot {what}")]
     Io {
         /// What was tried.
         what: String,
         /// What the kernel said.
-        reason: io::Error,
+        source: io::Error,
     },
     /// A file with a certificate or a key cannot be used.
-    #[error("{}: {reason}", path.display())]
+    #[error("{} is not a certificate or key that can be used; a PEM file is expected", path.display())]
     Certificate {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        reason: String,
+        source: Cause,
     },
     /// The TLS library refused a configuration.
-    #[error("TLS cannot be set up: {0}")]
-    Tls(String),
+    #[error("TLS cannot be set up")]
+    Tls(#[source] Cause),
     /// The operator of the agent does not allow what the coordinator asks for.
     #[error("refused by the agent's operator: {0}")]
     Refused(String),
@@ -81,7 +84,7 @@ pub enum AgentError {
 impl AgentError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        move |reason| Self::Io { what, reason }
+        move |source| Self::Io { what, source }
     }
 
     pub(crate) fn parse(what: &'static str, text: &str, expected: &'static str) -> Self {

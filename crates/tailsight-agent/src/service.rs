@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tailsight_load::{Cancel, Driver, LoadError, Plan, Rate, now_ns};
+use tailsight_units::chain;
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
@@ -46,8 +47,8 @@ fn denied(reason: String) -> Status {
 
 fn refused(error: &AgentError) -> Status {
     match error {
-        AgentError::Refused(_) => Status::permission_denied(error.to_string()),
-        _ => Status::invalid_argument(error.to_string()),
+        AgentError::Refused(_) => Status::permission_denied(chain(error)),
+        _ => Status::invalid_argument(chain(error)),
     }
 }
 
@@ -84,7 +85,7 @@ impl Service {
                     (Some(ready), Ok(address))
                 }
                 Err(error) => {
-                    sessions.log(&format!("load refused: {}", plain(&error.to_string())));
+                    sessions.log(&format!("load refused: {}", plain(&chain(&error))));
                     (None, Err(refused(&error)))
                 }
             };

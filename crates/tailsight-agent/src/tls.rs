@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
+use crate::error::Cause;
 use crate::{AgentError, Fingerprint};
 
 /// Certificates and their key, in PEM files.
@@ -26,28 +27,26 @@ type Chain = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Identity {
     fn load(&self) -> Result<Chain, AgentError> {
-        let refused = |path: &Path| {
-            let path = path.to_owned();
-            move |e| AgentError::Certificate { path, reason: format!("{e}; a PEM file is expected") }
-        };
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(refused(&self.key))?;
         Ok((certificates(&self.certificate)?, key))
     }
 }
 
+/// What is wrong with a file.
+fn refused<E: Into<Cause>>(path: &Path) -> impl Fn(E) -> AgentError {
+    move |e| AgentError::Certificate { path: path.to_owned(), source: e.into() }
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AgentError> {
-    let refused = |reason| AgentError::Certificate { path: path.to_owned(), reason };
-    let chain: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(|e| refused(format!("{e}; a PEM file is expected")))?.collect();
-    let chain = chain.map_err(|e| refused(e.to_string()))?;
-    if chain.is_empty() { Err(refused("holds no certificate".into())) } else { Ok(chain) }
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(refused(path))?.collect();
+    let chain = chain.map_err(refused(path))?;
+    if chain.is_empty() { Err(refused(path)("it holds no certificate")) } else { Ok(chain) }
 }
 
 fn authorities(path: &Path) -> Result<Arc<RootCertStore>, AgentError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {
-        let refused = |e: rustls::Error| AgentError::Certificate { path: path.to_owned(), reason: e.to_string() };
-        roots.add(certificate).map_err(refused)?;
+        roots.add(certificate).map_err(refused(path))?;
     }
     Ok(Arc::new(roots))
 }
@@ -56,8 +55,8 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-fn failed(error: impl std::fmt::Display) -> AgentError {
-    AgentError::Tls(error.to_string())
+fn failed(error: impl Into<Cause>) -> AgentError {
+    AgentError::Tls(error.into())
 }
 
 /// A new key and a certificate signed by itself; trusted only by those who pin it.

@@ -101,6 +101,6 @@ mod tests {
         std::fs::write(file.path(), "0123456789abcdef\n").unwrap();
         assert_eq!(Token::from_file(file.path()).unwrap().reveal(), "0123456789abcdef");
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Token::from_file(file.path()).unwrap_err().to_string().contains("chmod 600"));
+        assert!(tailsight_units::chain(&Token::from_file(file.path()).unwrap_err()).contains("chmod 600"));
     }
 }

@@ -63,8 +63,8 @@ impl Dialer {
         Err(last.unwrap_or_else(|| dialer.refused(io::Error::other("no address"))))
     }
 
-    fn refused(&self, reason: io::Error) -> LoadError {
-        LoadError::Connect { target: self.target.to_string(), reason }
+    fn refused(&self, source: io::Error) -> LoadError {
+        LoadError::Connect { target: self.target.to_string(), source }
     }
 
     /// A socket that is connected; waits for it as long as the plan and `cancel` let it.

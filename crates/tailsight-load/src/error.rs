@@ -3,8 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a load could not start, or ended. Each message contains its cause, which is therefore no `source`: a printed chain of
-/// errors would repeat it.
+/// What a library says is wrong.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a load could not start, or ended. What the kernel or a library said is the `source`, and not in the message:
+/// `tailsight_units::chain` prints both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -30,22 +33,24 @@ pub enum LoadError {
         line: usize,
         /// What is wrong with it, and what is expected.
         reason: String,
+        /// What the kernel said.
+        source: Option<io::Error>,
     },
     /// The host name of the target has no address.
-    #[error("cannot resolve `{host}`: {reason}; check the name, or give an address")]
+    #[error("cannot resolve `{host}` (check the name, or give an address)")]
     Resolve {
         /// The name, with its port.
         host: String,
         /// What the resolver said.
-        reason: io::Error,
+        source: io::Error,
     },
     /// No connection to the target.
-    #[error("cannot connect to {target}: {reason}; is the server running, and reachable from here?")]
+    #[error("cannot connect to {target} (is the server running, and reachable from here?)")]
     Connect {
         /// The target.
         target: String,
         /// What the kernel said.
-        reason: io::Error,
+        source: io::Error,
     },
     /// The TLS handshake failed.
     #[error("TLS with {target} failed: {reason}")]
@@ -54,6 +59,8 @@ pub enum LoadError {
         target: String,
         /// What was refused, and what to do.
         reason: String,
+        /// What the TLS library said.
+        source: Option<Cause>,
     },
     /// The target does not answer as the protocol requires while the load is prepared.
     #[error("{target} does not serve {protocol} while {step}: {reason}")]
@@ -76,12 +83,12 @@ pub enum LoadError {
         reason: String,
     },
     /// The operating system refused an operation.
-    #[error("cannot {what}: {reason}")]
+    #[error("cannot {what}")]
     Io {
         /// What was tried.
         what: String,
         /// What the kernel said.
-        reason: io::Error,
+        source: io::Error,
     },
 }
 
@@ -93,7 +100,7 @@ fn at_line(line: usize) -> String {
 impl LoadError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
-        move |reason| Self::Io { what, reason }
+        move |source| Self::Io { what, source }
     }
 
     pub(crate) fn parse(what: &'static str, text: &str, expected: &'static str) -> Self {

@@ -13,7 +13,7 @@ pub(crate) enum TlsSetup {}
 impl TlsSetup {
     pub(crate) fn new(plan: &Plan) -> Result<Self, LoadError> {
         let reason = "this program was built without TLS; build it with all features (`make build`)".to_owned();
-        Err(LoadError::Tls { target: plan.target.to_string(), reason })
+        Err(LoadError::Tls { target: plan.target.to_string(), reason, source: None })
     }
 }
 

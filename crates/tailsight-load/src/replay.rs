@@ -15,12 +15,18 @@ use crate::LoadError;
 /// # Errors
 /// [`LoadError::Replay`] with the line that is not a number, or earlier than the one before it.
 pub fn read(path: &Path) -> Result<Vec<u64>, LoadError> {
-    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason };
-    let file = File::open(path).map_err(|e| fail(0, format!("cannot be opened: {e}")))?;
+    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason, source: None };
+    let unread = |line, what: &str, e| LoadError::Replay {
+        path: path.to_owned(),
+        line,
+        reason: what.to_owned(),
+        source: Some(e),
+    };
+    let file = File::open(path).map_err(|e| unread(0, "cannot be opened", e))?;
     let mut times = Vec::new();
     let (mut first, mut last) = (None, i128::MIN);
     for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
-        let line = line.map_err(|e| fail(i + 1, format!("cannot be read: {e}")))?;
+        let line = line.map_err(|e| unread(i + 1, "cannot be read", e))?;
         let text = line.trim_ascii();
         if text.is_empty() || text.starts_with(b"#") {
             continue;
@@ -51,11 +57,17 @@ pub fn read(path: &Path) -> Result<Vec<u64>, LoadError> {
 /// # Errors
 /// [`LoadError::Replay`] with the line that is not a number of seconds, or is below 0.
 pub fn read_lengths(path: &Path) -> Result<Vec<u64>, LoadError> {
-    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason };
-    let file = File::open(path).map_err(|e| fail(0, format!("cannot be opened: {e}")))?;
+    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason, source: None };
+    let unread = |line, what: &str, e| LoadError::Replay {
+        path: path.to_owned(),
+        line,
+        reason: what.to_owned(),
+        source: Some(e),
+    };
+    let file = File::open(path).map_err(|e| unread(0, "cannot be opened", e))?;
     let mut out = Vec::new();
     for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
-        let line = line.map_err(|e| fail(i + 1, format!("cannot be read: {e}")))?;
+        let line = line.map_err(|e| unread(i + 1, "cannot be read", e))?;
         let text = line.trim_ascii();
         if text.is_empty() || text.starts_with(b"#") {
             continue;

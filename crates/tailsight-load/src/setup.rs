@@ -76,7 +76,9 @@ fn pump_within(
     let plan = engine.plan.clone();
     let control = engine.log.control.clone();
     let fail = |reason: String| match plan.target {
-        Endpoint::Tls(_) if step == SHAKING_HANDS => LoadError::Tls { target: plan.target.to_string(), reason },
+        Endpoint::Tls(_) if step == SHAKING_HANDS => {
+            LoadError::Tls { target: plan.target.to_string(), reason, source: None }
+        }
         _ => {
             let (target, protocol) = (plan.target.to_string(), plan.protocol.to_string());
             LoadError::Setup { target, protocol, step, reason }

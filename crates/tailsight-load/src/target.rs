@@ -76,7 +76,7 @@ impl Endpoint {
         let Some(authority) = self.authority() else {
             return Ok(Vec::new());
         };
-        let fail = |reason| LoadError::Resolve { host: authority.to_owned(), reason };
+        let fail = |source| LoadError::Resolve { host: authority.to_owned(), source };
         let addresses: Vec<SocketAddr> = authority.to_socket_addrs().map_err(fail)?.collect();
         if addresses.is_empty() {
             return Err(fail(std::io::Error::other("the name has no address")));

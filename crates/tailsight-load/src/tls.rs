@@ -14,6 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tailsight_protocol::Kind;
 
+use crate::error::Cause;
 use crate::{LoadError, Plan, Trust, stamps};
 
 /// What all TLS connections of a plan share.
@@ -26,20 +27,26 @@ pub(crate) struct TlsSetup {
 impl TlsSetup {
     /// Reads the certificates that are trusted.
     pub(crate) fn new(plan: &Plan) -> Result<Self, LoadError> {
-        let fail = |reason: String| LoadError::Tls { target: plan.target.to_string(), reason };
+        let target = || plan.target.to_string();
+        let fail = |reason: String| LoadError::Tls { target: target(), reason, source: None };
+        let trusted =
+            |file: &Path| roots(file).map_err(|(reason, source)| LoadError::Tls { target: target(), reason, source });
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .map_err(|e| fail(e.to_string()))?;
+            .map_err(|e| {
+                let (reason, source) = ("no version of it can be spoken".to_owned(), Some(e.into()));
+                LoadError::Tls { target: target(), reason, source }
+            })?;
         let mut config = match &plan.trust {
             Trust::Anyone => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))).with_no_client_auth()
             }
-            Trust::File(path) => builder.with_root_certificates(roots(path).map_err(fail)?).with_no_client_auth(),
+            Trust::File(path) => builder.with_root_certificates(trusted(path)?).with_no_client_auth(),
             Trust::System => {
                 let file = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
                 let file = file.unwrap_or_else(|| "/etc/ssl/certs/ca-certificates.crt".into());
-                builder.with_root_certificates(roots(&file).map_err(fail)?).with_no_client_auth()
+                builder.with_root_certificates(trusted(&file)?).with_no_client_auth()
             }
         };
         config.alpn_protocols = match plan.protocol {
@@ -58,13 +65,15 @@ impl TlsSetup {
     }
 }
 
-fn roots(path: &Path) -> Result<RootCertStore, String> {
+/// The authorities in a file; or what is wrong with it, and what the library said.
+fn roots(path: &Path) -> Result<RootCertStore, (String, Option<Cause>)> {
     let mut store = RootCertStore::empty();
     let certificates =
-        CertificateDer::pem_file_iter(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        CertificateDer::pem_file_iter(path).map_err(|e| (format!("cannot read {}", path.display()), Some(e.into())))?;
     let (added, _) = store.add_parsable_certificates(certificates.filter_map(Result::ok));
     if added == 0 {
-        return Err(format!("{} holds no certificate; name a PEM file of the authority to trust", path.display()));
+        let why = format!("{} holds no certificate; name a PEM file of the authority to trust", path.display());
+        return Err((why, None));
     }
     Ok(store)
 }

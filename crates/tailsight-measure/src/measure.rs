@@ -149,7 +149,7 @@ pub fn measure(
             if let Ok(records) = load.take() {
                 run.keep(&records, run.batches);
             }
-            Some(Halt::Agent(error.to_string()))
+            Some(Halt::Agent(tailsight_units::chain(&error)))
         }
     };
     match &halt {

@@ -11,7 +11,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tailsight_host::Root;
 use tailsight_trace::Event;
 
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::object::types::head;
 
 /// Events in one chunk; the same as CHUNK in common.h.
@@ -46,12 +46,13 @@ impl Buffers {
     pub fn create(slots: u64, cpus: u32) -> Result<Buffers, Error> {
         let count = (slots / CHUNK_SLOTS) as usize * cpus as usize;
         let bytes = (count as u64).saturating_mul(CHUNK_BYTES as u64);
-        let fail = |why: String| Error::Buffers { bytes, why };
+        let fail = |why: Cause| Error::Buffers { bytes, source: why };
         // Otherwise the kernel would grant chunk after chunk until no memory is left, and then kill a process.
         if let Some(available) = tailsight_host::proc::memory(&Root::host(), "MemAvailable")
             && bytes > available / 2
         {
-            return Err(fail(format!("that is more than half of the {} MiB that are free", available >> 20)));
+            let free = available >> 20;
+            return Err(fail(format!("that is more than half of the {free} MiB that are free").into()));
         }
         allow_files(count as u64 + 256);
         let mut buffers = Buffers { chunks: Vec::new(), maps: Vec::new(), slots, cpus };
@@ -64,10 +65,10 @@ impl Buffers {
         for _ in 0..count {
             let (key, value) = (size_of::<u32>() as u32, size_of::<Event>() as u32);
             let map = MapHandle::create(MapType::Array, Some("ts_chunk"), key, value, CHUNK_SLOTS as u32, &options)
-                .map_err(|e| fail(format!("{e:#}")))?;
+                .map_err(|e| fail(e.into()))?;
             // SAFETY: a fresh shared mapping of the map's own memory; the kernel keeps it alive until munmap.
             let base = unsafe { mmap(None, length, ProtFlags::PROT_READ, MapFlags::MAP_SHARED, map.as_fd(), 0) }
-                .map_err(|e| fail(e.to_string()))?;
+                .map_err(|e| fail(e.into()))?;
             buffers.chunks.push(base);
             buffers.maps.push(map);
         }
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn more_than_half_of_the_free_memory_is_refused_before_any_is_taken() {
         let Err(error) = Buffers::create(1 << 36, 2) else { panic!("five terabytes") };
-        let text = error.to_string();
+        let text = tailsight_units::chain(&error);
         assert!(text.contains("half of") && text.contains("--buffer"), "{text}");
     }
 

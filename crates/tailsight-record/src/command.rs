@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::error::Error;
+use crate::error::{Cause, Error};
 
 /// How long the command may take to end when asked.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,8 +47,8 @@ fn runs(file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-fn failed(program: &str, why: impl std::fmt::Display) -> Error {
-    Error::Command { command: program.into(), why: why.to_string() }
+fn failed(program: &str, why: impl Into<Cause>) -> Error {
+    Error::Command { command: program.into(), source: why.into() }
 }
 
 impl Command {

@@ -55,11 +55,7 @@ pub fn measure(loaded: &mut Loaded, window: Duration) -> Result<Vec<ProgramCost>
     // SAFETY: no pointers; returns a new descriptor or a negative error.
     let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
     if fd < 0 {
-        let why = match -fd {
-            libc::EPERM => "it needs CAP_SYS_ADMIN; everything else works without it".to_owned(),
-            errno => std::io::Error::from_raw_os_error(errno).to_string(),
-        };
-        return Err(Error::NoCost { why });
+        return Err(Error::NoCost { source: std::io::Error::from_raw_os_error(-fd) });
     }
     // SAFETY: a fresh descriptor that nobody else owns; statistics stop when it closes.
     let stats = unsafe { OwnedFd::from_raw_fd(fd) };

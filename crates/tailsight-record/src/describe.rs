@@ -69,7 +69,7 @@ pub fn drop_reasons() -> Vec<String> {
 /// too: it is part of what an event costs.
 pub fn cost(meta: &mut RunMeta, hooks: &[HookState], costs: Result<Vec<ProgramCost>, Error>, window_events: u64) {
     let costs = costs.unwrap_or_else(|e| {
-        meta.warnings.push(format!("the cost of the hooks was not measured: {e}"));
+        meta.warnings.push(format!("the cost of the hooks was not measured: {}", tailsight_units::chain(&e)));
         Vec::new()
     });
     let mut ns = 0.0;

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// What an error comes from: of the system, of libbpf, or a sentence.
+pub type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// An error of recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -11,6 +14,8 @@ pub enum Error {
     NotAllowed {
         /// What forbids it and what to do.
         why: String,
+        /// What libbpf said, where it was asked.
+        source: Option<libbpf_rs::Error>,
     },
     /// The kernel does not tell its types, by which programs are attached.
     #[error(
@@ -42,15 +47,14 @@ pub enum Error {
     },
     /// The sockets of the target are hidden from this process: its ports cannot be known.
     #[error(
-        "cannot read the sockets of process {pid}: {why}; without them its ports are unknown and no message can be \
-         followed\n  it needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: run as root, or see docs/privileges.md for the \
-         capabilities to give"
+        "cannot read the sockets of process {pid}, without which its ports are unknown and no message can be followed; it \
+         needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH: run as root, or see docs/privileges.md for the capabilities to give"
     )]
     SocketsHidden {
         /// The process.
         pid: u32,
         /// The kernel's error.
-        why: String,
+        source: std::io::Error,
     },
     /// Nothing matches the selector.
     #[error("{tried}: {why}\n  {next}")]
@@ -63,29 +67,30 @@ pub enum Error {
         next: String,
     },
     /// The command could not be started.
-    #[error("cannot start {command:?}: {why}")]
+    #[error("cannot start {command:?}")]
     Command {
         /// The program.
         command: String,
         /// The cause.
-        why: String,
+        source: Cause,
     },
     /// libbpf failed in a way that the checks before did not foresee.
     #[error(
-        "{step} failed: {why}\n  `tailsight doctor` shows what this host allows; please report this with the kernel \
-         release"
+        "{step} failed; `tailsight doctor` shows what this host allows; please report this with the kernel release"
     )]
     Bpf {
         /// What was being done.
         step: String,
         /// libbpf's error.
-        why: String,
+        source: libbpf_rs::Error,
     },
     /// The kernel's BPF statistics could not be had.
-    #[error("the kernel's BPF statistics cannot be switched on: {why}")]
+    #[error(
+        "the kernel's BPF statistics cannot be switched on (they need CAP_SYS_ADMIN; everything else works without them)"
+    )]
     NoCost {
         /// The cause.
-        why: String,
+        source: std::io::Error,
     },
     /// A function that was named for tracing cannot be traced.
     #[error("{asked}: {why}")]
@@ -108,12 +113,12 @@ pub enum Error {
         name: String,
     },
     /// Not enough memory for the buffers.
-    #[error("cannot make buffers of {bytes} bytes: {why}\n  give less with --buffer, e.g. --buffer 64M")]
+    #[error("cannot make buffers of {bytes} bytes; give less with --buffer, e.g. --buffer 64M")]
     Buffers {
         /// All buffers together.
         bytes: u64,
         /// The cause.
-        why: String,
+        source: Cause,
     },
     /// A file below /proc that must exist could not be read.
     #[error("cannot read {path}")]
@@ -126,4 +131,10 @@ pub enum Error {
     /// The run directory.
     #[error(transparent)]
     Run(#[from] tailsight_trace::Error),
+}
+
+impl Error {
+    pub(crate) fn bpf(step: &str, source: libbpf_rs::Error) -> Self {
+        Error::Bpf { step: step.into(), source }
+    }
 }

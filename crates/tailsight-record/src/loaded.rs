@@ -29,9 +29,7 @@ impl Loaded {
     pub fn attach_baseline(&mut self) -> Result<(), Error> {
         for program in self.probes.object().progs_mut() {
             if program.name() == "baseline" {
-                let link = program
-                    .attach()
-                    .map_err(|e| Error::Bpf { step: "attaching the empty program".into(), why: e.to_string() })?;
+                let link = program.attach().map_err(|e| Error::bpf("attaching the empty program", e))?;
                 self.links.push(link);
             }
         }
@@ -113,6 +111,6 @@ impl Loaded {
             .maps
             .chunks
             .update_batch(&keys, &values, count, libbpf_rs::MapFlags::ANY, libbpf_rs::MapFlags::ANY)
-            .map_err(|e| Error::Bpf { step: "connecting the buffers".into(), why: format!("{e:#}") })
+            .map_err(|e| Error::bpf("connecting the buffers", e))
     }
 }

@@ -13,8 +13,7 @@ use crate::error::Error;
 use crate::loaded::Loaded;
 use crate::object::types::rodata;
 use crate::object::{Opened, Probes};
-use crate::probes::nic_tx::{self, TxStamps};
-use crate::probes::{self, Attach, Need, functions, samples};
+use crate::probes::{self, Attach, Extras, Need};
 
 /// Which hooks the user wants.
 #[derive(Clone, Debug, Default)]
@@ -25,21 +24,6 @@ pub struct HookChoice {
     pub remove: Vec<String>,
     /// Attach an empty program to each, to measure what hooks cost by themselves; nothing is recorded.
     pub empty: bool,
-}
-
-/// What is recorded besides the events of the hooks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
-    /// Pieces of 24 bytes of each segment that are kept.
-    pub payload_pieces: u32,
-    /// Whose transmit stamps.
-    pub tx_stamps: TxStamps,
-    /// Whether there are samples; outside of messages that are slower than usual, of so many ticks of the clock one takes one.
-    pub samples: Option<u16>,
-    /// Whether functions of files are traced.
-    pub functions: bool,
-    /// Functions of the kernel that are traced, each with its number.
-    pub kernel_functions: Vec<(usize, String)>,
 }
 
 /// What became of a hook.
@@ -150,21 +134,20 @@ impl Loaded {
         extras: Extras,
     ) -> Result<Loaded, Error> {
         quiet_libbpf();
-        let mut open = Opened::new().map_err(|e| failed("opening the probes", &e))?;
-        choose_programs(&mut open, hooks, &extras)?;
+        let mut open = Opened::new().map_err(|e| Error::bpf("opening the probes", e))?;
+        choose_programs(&mut open, hooks, &extras);
         let bytes = slots * u64::from(cpus) * size_of::<tailsight_trace::Event>() as u64;
         let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
-            .map_err(|_| Error::Buffers { bytes, why: "more than 2^32 chunks".into() })?;
-        open.map("chunks").set_max_entries(chunks).map_err(|e| failed("sizing the buffers", &e))?;
-        if extras.samples.is_some() {
-            let sized = open.map("samples").set_max_entries(samples::RING_BYTES);
-            sized.map_err(|e| failed("sizing the ring of samples", &e))?;
+            .map_err(|_| Error::Buffers { bytes, source: "more than 2^32 chunks".into() })?;
+        open.map("chunks").set_max_entries(chunks).map_err(|e| Error::bpf("sizing the buffers", e))?;
+        for on_demand in probes::PROBES.iter().filter_map(|probe| probe.on_demand) {
+            (on_demand.prepare)(&mut open, &extras)?;
         }
         set_constants(open.constants(), choice, slots, &extras);
         let probes = open.load().map_err(|e| match e.kind() {
-            libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, why: "out of memory".into() },
-            libbpf_rs::ErrorKind::PermissionDenied => refused(&e),
-            _ => failed("loading the probes into the kernel", &e),
+            libbpf_rs::ErrorKind::OutOfMemory => Error::Buffers { bytes, source: e.into() },
+            libbpf_rs::ErrorKind::PermissionDenied => refused(e),
+            _ => Error::bpf("loading the probes into the kernel", e),
         })?;
         let mut links = Vec::new();
         for hook in hooks.iter_mut() {
@@ -174,55 +157,23 @@ impl Loaded {
     }
 }
 
-fn failed(step: &str, error: &libbpf_rs::Error) -> Error {
-    Error::Bpf { step: step.into(), why: format!("{error:#}") }
-}
-
-/// Which programs are loaded, and those of kernel functions to which function.
-fn choose_programs(open: &mut Opened, hooks: &[HookState], extras: &Extras) -> Result<(), Error> {
+/// Which programs are loaded.
+fn choose_programs(open: &mut Opened, hooks: &[HookState], extras: &Extras) {
+    let asked_for = |name: &str| probes::PROBES.iter().filter_map(|p| p.on_demand).any(|p| (p.loads)(extras, name));
     for mut program in open.object().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let on = ["baseline", "current_task"].contains(&name.as_str())
-            || (extras.tx_stamps != TxStamps::Off && nic_tx::PROGRAMS.contains(&name.as_str()))
-            || (extras.samples.is_some() && samples::PROGRAMS.contains(&name.as_str()))
-            || (extras.functions && name == functions::PROGRAM)
+            || asked_for(&name)
             || hooks.iter().any(|h| served_by(h).any(|p| p == name));
         program.set_autoload(on);
-        for (pair, (_, function)) in extras.kernel_functions.iter().enumerate() {
-            if name == format!("kernel_begin_{pair}") || name == format!("kernel_end_{pair}") {
-                program.set_autoload(true);
-                let set = program.set_attach_target(0, Some(function.clone()));
-                set.map_err(|e| failed(&format!("looking for {function} in the kernel"), &e))?;
-            }
-        }
     }
-    Ok(())
 }
 
 fn set_constants(constants: &mut rodata, choice: &HookChoice, slots: u64, extras: &Extras) {
     constants.slots = slots;
     constants.slots_log2 = slots.trailing_zeros();
     constants.payload_pieces = extras.payload_pieces;
-    if let Some(op) = extras.tx_stamps.op() {
-        constants.nic_tx_op = op;
-    }
     constants.empty_programs = u32::from(choice.empty);
-    constants.sleep_places = u32::from(extras.samples.is_some());
-    constants.sample_one_in = extras.samples.map_or(0, u32::from);
-    constants.function_secret = secret();
-    let numbers = [
-        &mut constants.kernel_function_0,
-        &mut constants.kernel_function_1,
-        &mut constants.kernel_function_2,
-        &mut constants.kernel_function_3,
-        &mut constants.kernel_function_4,
-        &mut constants.kernel_function_5,
-        &mut constants.kernel_function_6,
-        &mut constants.kernel_function_7,
-    ];
-    for (number, (function, _)) in numbers.into_iter().zip(&extras.kernel_functions) {
-        *number = *function as u32;
-    }
 }
 
 /// Attaches the first program of a hook that the kernel takes, and what belongs to it.
@@ -238,7 +189,7 @@ fn attach_first(probes: &Probes, hook: &mut HookState, links: &mut Vec<Link>) ->
                 hook.program = Some(name);
                 return Ok(());
             }
-            Err(e) if hook.need == Need::Required => return Err(failed(&format!("attaching {name}"), &e)),
+            Err(e) if hook.need == Need::Required => return Err(Error::bpf(&format!("attaching {name}"), e)),
             Err(e) => refused.push(format!("attaching {name} failed: {e:#}")),
         }
     }
@@ -275,24 +226,18 @@ fn attach(probes: &Probes, name: &str) -> Result<Link, libbpf_rs::Error> {
 
 /// The kernel refused the programs, although it accepted a tracing program before: the missing right is one that the other
 /// program types need.
-fn refused(error: &libbpf_rs::Error) -> Error {
+fn refused(error: libbpf_rs::Error) -> Error {
     let root = tailsight_host::Root::host();
     let rights = tailsight_host::rights::Rights::collect(&root, &tailsight_host::kernel::Kernel::collect(&root));
     let lacks = rights.missing.iter().any(|missing| missing.capability == "CAP_NET_ADMIN");
     let why = match lacks {
-        true => "the programs that see sends on this kernel belong to control groups and need CAP_NET_ADMIN: run as \
-         root, or see \
-            docs/privileges.md for the capabilities to give"
-            .to_owned(),
-        false => format!("{error:#}"),
+        true => {
+            "the programs that see sends on this kernel belong to control groups and need CAP_NET_ADMIN: run as root, or see \
+             docs/privileges.md for the capabilities to give"
+        }
+        false => "the kernel refuses them",
     };
-    Error::NotAllowed { why }
-}
-
-/// A number that nobody can guess: the hasher of the standard library has its keys from the kernel.
-fn secret() -> u32 {
-    use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(0) as u32
+    Error::NotAllowed { why: why.to_owned(), source: Some(error) }
 }
 
 /// libbpf prints to stderr by itself; what matters comes back as an error.

@@ -1,6 +1,11 @@
 //! What can go wrong with a run directory. Each message says what was tried, on what, and what to do next.
 
+use std::error::Error as StdError;
+use std::io::ErrorKind;
 use std::path::PathBuf;
+
+/// An error of whatever read or wrote: of the system, of Arrow, or a sentence.
+pub type Cause = Box<dyn StdError + Send + Sync>;
 
 /// An error of the run directory.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +36,12 @@ pub enum Error {
         supported: u32,
     },
     /// A file of the run could not be read.
-    #[error("cannot read {path}: {why}")]
+    #[error("cannot read {path}")]
     Read {
         /// The file.
         path: PathBuf,
         /// The cause.
-        why: String,
+        source: Cause,
     },
     /// The events of a core are so far out of time order that they can only be sorted as a whole.
     #[error("{path} is too far out of time order to be read in batches; read it as a whole")]
@@ -45,15 +50,13 @@ pub enum Error {
         path: PathBuf,
     },
     /// A file of the run could not be written.
-    #[error("cannot write {path}: {why}{}", if *full { "\n  the disk is full; what was written before is kept and \
-     opens as a partial run; free space or give another -o DIR" } else { "" })]
+    #[error("cannot write {path}{}", if is_full(source.as_ref()) { ", for the disk is full (what was written before is kept \
+     and opens as a partial run; free space or give another -o DIR)" } else { "" })]
     Write {
         /// The file.
         path: PathBuf,
         /// The cause.
-        why: String,
-        /// Whether the file system was out of space or quota.
-        full: bool,
+        source: Cause,
     },
     /// The output directory can be written by somebody else.
     #[error(
@@ -75,16 +78,40 @@ pub enum Error {
 }
 
 impl Error {
-    /// A write error with its out-of-space flag read from the cause.
-    pub fn write(path: impl Into<PathBuf>, cause: impl std::fmt::Display) -> Self {
-        let why = cause.to_string();
-        // Arrow wraps I/O errors into text, so the text is all there is to look at.
-        let full = why.contains("os error 28") || why.contains("os error 122") || why.contains("No space left");
-        Error::Write { path: path.into(), why, full }
+    /// A write error.
+    pub fn write(path: impl Into<PathBuf>, source: impl Into<Cause>) -> Self {
+        Error::Write { path: path.into(), source: source.into() }
     }
 
     /// A read error.
-    pub fn read(path: impl Into<PathBuf>, cause: impl std::fmt::Display) -> Self {
-        Error::Read { path: path.into(), why: cause.to_string() }
+    pub fn read(path: impl Into<PathBuf>, source: impl Into<Cause>) -> Self {
+        Error::Read { path: path.into(), source: source.into() }
+    }
+}
+
+/// Whether the file system was out of space or quota.
+fn is_full(cause: &(dyn StdError + 'static)) -> bool {
+    std::iter::successors(Some(cause), |&cause| cause.source()).any(|cause| {
+        let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        matches!(kind, Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_schema::ArrowError;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_known_also_behind_arrow() {
+        let full = || std::io::Error::from_raw_os_error(28);
+        let arrow = ArrowError::IoError("flush".into(), full());
+        for error in [Error::write("run", full()), Error::write("run", arrow)] {
+            let text = tailsight_units::chain(&error);
+            assert!(text.contains("the disk is full") && text.contains("No space left"), "{text}");
+        }
+        let denied = tailsight_units::chain(&Error::write("run", std::io::Error::from_raw_os_error(13)));
+        assert_eq!(denied, "cannot write run: Permission denied (os error 13)");
     }
 }

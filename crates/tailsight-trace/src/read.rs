@@ -346,7 +346,7 @@ impl Tables<'_> {
         match taken {
             Ok(None) => {}
             Ok(Some(why)) => partial.push(format!("{name} is cut: {why}")),
-            Err(e) => partial.push(e.to_string()),
+            Err(e) => partial.push(tailsight_units::chain(&e)),
         }
         all
     }

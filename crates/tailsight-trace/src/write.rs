@@ -126,14 +126,14 @@ impl RunWriter {
         name: &str,
         schema: &Schema,
     ) -> Result<StreamWriter<SealedFile>, Error> {
-        let failed = |e: &dyn std::fmt::Display| Error::write(self.dir().join(below).join(name), e);
+        let path = || self.dir().join(below).join(name);
         // A table is written beside itself and renamed.
         let known = format!("{below}{}", name.strip_suffix(TEMPORARY).unwrap_or(name));
-        let file = folder.create(name).map_err(|e| failed(&e))?;
+        let file = folder.create(name).map_err(|e| Error::write(path(), e))?;
         let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
-        let options = options.map_err(|e| failed(&e))?;
+        let options = options.map_err(|e| Error::write(path(), e))?;
         let file = SealedFile::new(&known, file, &self.sealer);
-        StreamWriter::try_new_with_options(file, schema, options).map_err(|e| failed(&e))
+        StreamWriter::try_new_with_options(file, schema, options).map_err(|e| Error::write(path(), e))
     }
 
     /// Appends events of one core, in time order as far as the caller knows it. Returns when they are flushed to the file.
@@ -384,7 +384,7 @@ impl RunWriter {
         }
         if let Some(e) = &first {
             meta.state = State::Partial;
-            meta.partial.get_or_insert(e.to_string());
+            meta.partial.get_or_insert(tailsight_units::chain(e));
         }
         meta.files = self.sealer.lock().unwrap_or_else(PoisonError::into_inner).files();
         let last = self.write_meta(meta);
@@ -510,7 +510,8 @@ mod tests {
         let full = StreamWriter::try_new(full, &event_schema()).unwrap();
         writer.streams.insert(1, EventStream { path: path.join("events/cpu-1.arrow"), writer: full, events: 0 });
         let error = writer.events(1, &events(200_000)).unwrap_err();
-        assert!(matches!(error, Error::Write { full: true, .. }), "{error}");
+        let is_full = error.to_string().contains("the disk is full");
+        assert!(matches!(error, Error::Write { .. }) && is_full, "{error}");
         assert!(!path.join(RESERVE).exists(), "the space held back is given free");
         assert!(writer.events(1, &events(1)).is_err(), "a stream that was cut off is not begun again");
         assert_eq!(writer.written(0), 10);
@@ -583,7 +584,7 @@ mod tests {
         let (link, other) = (dir.path().join("link"), dir.path().join("other"));
         fs::create_dir(&other).unwrap();
         symlink(&other, &link).unwrap();
-        let error = RunWriter::create(&link, &meta()).err().expect("a link is refused").to_string();
+        let error = tailsight_units::chain(&RunWriter::create(&link, &meta()).err().expect("a link is refused"));
         assert!(error.contains("symbolic link"), "{error}");
         assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
         // Somebody renames the run and puts a link in its place.

@@ -23,7 +23,7 @@ impl From<AgentError> for Error {
             AgentError::Call { agent, call, reason } => Self::Agent { agent, reason: format!("{call}: {reason}") },
             AgentError::Load(error) => Self::Load(error),
             AgentError::Interrupted(reason) => Self::Interrupted(reason),
-            other => Self::Contradiction(other.to_string()),
+            other => Self::Contradiction(tailsight_units::chain(&other)),
         }
     }
 }
@@ -71,7 +71,7 @@ impl RemoteLoad {
             Err(error) => Ending {
                 agent: agent.name.clone(),
                 counts: Counts::default(),
-                complaints: vec![Complaint::ClientFailed { reason: error.to_string() }],
+                complaints: vec![Complaint::ClientFailed { reason: tailsight_units::chain(&error) }],
                 ..Ending::default()
             },
         }

@@ -9,12 +9,12 @@ use tailsight_agent::coordinator::{self, Credentials};
 use tailsight_agent::{AgentAddress, Fingerprint, Identity};
 use tailsight_measure::Load;
 
-use crate::support::{AgentHere, config, connect, credentials, free_port, memcached, options, plan};
+use crate::support::{AgentHere, config, connect, credentials, memcached, options, plan};
 
 fn error(address: &AgentAddress, credentials: &Credentials) -> String {
     let target = "127.0.0.1:9".parse().unwrap();
     let result = coordinator::connect(std::slice::from_ref(address), credentials, plan(target), options());
-    result.err().expect("refused").to_string()
+    tailsight_units::chain(&result.err().expect("refused"))
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn plain_text_gets_nothing() {
 
 #[test]
 fn what_is_no_agent_is_an_error() {
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let address = |port| AgentAddress { host: "127.0.0.1".into(), port, fingerprint: Some(Fingerprint([7; 32])) };
     let words = error(&address(port), &credentials());
     assert!(words.contains("refused") && words.contains("is the agent running"), "{words}");

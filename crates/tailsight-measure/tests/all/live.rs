@@ -91,5 +91,5 @@ fn what_cannot_start_is_an_error() {
     let question = Question::new(plan(refused));
     let error = measure(&mut Local::new(question.prepared_plan()), &question, &AtomicBool::new(false), &mut |_| {})
         .unwrap_err();
-    assert!(matches!(error, Error::Load(_)) && error.to_string().contains("refused"), "{error}");
+    assert!(matches!(error, Error::Load(_)) && tailsight_units::chain(&error).contains("refused"), "{error}");
 }

@@ -2,7 +2,12 @@
 //! built, loaded and listed: `build.rs` writes the modules, [`PROBES`] and the C's includes from the folders.
 //!
 //! A [`Probe`] lists its [`Hook`]s; a hook lists the BPF programs that can serve it, best first. The loader takes the
-//! first program whose tracepoint this kernel has, so that an older kernel's twin is one more entry in the list.
+//! first program whose tracepoint this kernel has, so that an older kernel's twin is one more entry in the list. A probe whose
+//! programs the user asks for, and which attaches them itself, has an [`OnDemand`].
+
+use self::nic_tx::TxStamps;
+use crate::error::Error;
+use crate::object::Opened;
 
 // Every folder beside this file as a module, and `PROBES`: build.rs writes both.
 include!(concat!(env!("OUT_DIR"), "/probes.rs"));
@@ -14,6 +19,32 @@ pub struct Probe {
     pub name: &'static str,
     /// Its hooks.
     pub hooks: &'static [Hook],
+    /// Its programs that are no hook's.
+    pub on_demand: Option<OnDemand>,
+}
+
+/// Programs that are loaded when they are asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDemand {
+    /// Whether it is this program's, and it was asked for.
+    pub loads: fn(&Extras, &str) -> bool,
+    /// Sets what it needs before the object is loaded.
+    pub prepare: fn(&mut Opened, &Extras) -> Result<(), Error>,
+}
+
+/// What is recorded besides the events of the hooks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Pieces of 24 bytes of each segment that are kept.
+    pub payload_pieces: u32,
+    /// Whose transmit stamps.
+    pub tx_stamps: TxStamps,
+    /// Whether there are samples; outside of messages that are slower than usual, of so many ticks of the clock one takes one.
+    pub samples: Option<u16>,
+    /// Whether functions of files are traced.
+    pub functions: bool,
+    /// Functions of the kernel that are traced, each with its number.
+    pub kernel_functions: Vec<(usize, String)>,
 }
 
 /// One place in the kernel where Tailsight records events.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tailsight_trace::meta::{self, State};
 use tailsight_trace::samples::Samples;
 use tailsight_trace::tables::TaskRow;
+use tailsight_units::chain;
 
 use super::drain::{fill, heads};
 use super::options::{Progress, RecordSummary};
@@ -216,7 +217,7 @@ impl Recording<'_> {
         }
         if let Some(e) = &error {
             meta.state = State::Partial;
-            meta.partial = Some(e.to_string());
+            meta.partial = Some(chain(e));
         }
         if let Err(e) = writer.finish(&mut meta) {
             error.get_or_insert(e.into());

@@ -5,6 +5,7 @@ use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
 use tailsight_trace::RunWriter;
 use tailsight_trace::meta::RunMeta;
+use tailsight_units::chain;
 
 use super::options::{Options, Payload, Progress, SampleRate};
 use super::target::Target;
@@ -13,9 +14,9 @@ use crate::buffer::{self, Buffers};
 use crate::describe;
 use crate::error::Error;
 use crate::loaded::Loaded;
-use crate::loader::{self, Extras, HookChoice, HookState};
-use crate::probes::Need;
+use crate::loader::{self, HookChoice, HookState};
 use crate::probes::nic_tx::{self, TxStamps};
+use crate::probes::{Extras, Need};
 use crate::target::Selector;
 
 /// Everything that a recording needs.
@@ -65,7 +66,7 @@ impl<'a> Prepared<'a> {
         let mut loaded = match Loaded::load(&options.hooks, &mut hooks, cpus, slots, extras.clone()) {
             // They are optional: without them, the rest is recorded.
             Err(e) if tx_stamps != TxStamps::Off => {
-                without_tx_stamps = Some(e.to_string());
+                without_tx_stamps = Some(chain(&e));
                 tx_stamps = TxStamps::Off;
                 Loaded::load(&options.hooks, &mut hooks, cpus, slots, Extras { tx_stamps, ..extras })?
             }
@@ -114,7 +115,8 @@ fn preflight(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
             && !a.allowed
         {
             let errno = a.errno.as_deref().unwrap_or("refused");
-            return Err(Error::NotAllowed { why: format!("bpf() says {errno}: {}", a.meaning) });
+            let why = format!("bpf() says {errno}: {}", a.meaning);
+            return Err(Error::NotAllowed { why, source: None });
         }
     }
     let hooks = loader::survey(choice)?;

@@ -18,7 +18,7 @@ use super::prepare::Prepared;
 use crate::cost::ProgramCost;
 use crate::loaded::Loaded;
 use crate::low_priority::LowPriority;
-use crate::probes::samples::{Clocks, PROGRAMS, Ring, tell_code};
+use crate::probes::samples::{Clocks, PROGRAM, Ring, tell_code};
 
 /// Bytes of copied stacks that may wait to be unwound.
 const MOST_WAITING: usize = 64 << 20;
@@ -62,7 +62,7 @@ impl Sampling {
         target.pids.iter().for_each(|&pid| started.stacks.look_at(pid));
         match Ring::of(loaded) {
             Ok(ring) => started.ring = Some(ring),
-            Err(e) => started.said.notes.push(e.to_string()),
+            Err(e) => started.said.notes.push(tailsight_units::chain(&e)),
         }
         if started.ring.is_some() {
             match Clocks::start(loaded, &cpus, period_ns) {
@@ -177,7 +177,7 @@ impl Sampling {
                 bss.places_full
             ));
         }
-        said.ns_per_sample = costs.iter().find(|c| c.name == PROGRAMS[0]).and_then(|c| c.ns_per_run);
+        said.ns_per_sample = costs.iter().find(|c| c.name == PROGRAM).and_then(|c| c.ns_per_run);
         said.symbolise_ns = before + began.elapsed().as_nanos() as u64;
         said.unnamed = found.unnamed;
         said.notes.append(&mut found.notes);

@@ -40,7 +40,7 @@ impl Target {
         }
         let (mut app, pids) = target::processes(selector)?;
         for &pid in &pids {
-            procfs::may_read_sockets(pid).map_err(|e| Error::SocketsHidden { pid, why: e.to_string() })?;
+            procfs::may_read_sockets(pid).map_err(|e| Error::SocketsHidden { pid, source: e })?;
         }
         if let Selector::Command(words) = selector {
             app = words.first().map(|w| w.rsplit('/').next().unwrap_or(w).to_owned()).unwrap_or_default();

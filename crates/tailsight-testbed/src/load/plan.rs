@@ -137,12 +137,12 @@ pub(super) fn refused(workload: &Workload, error: LoadError) -> Error {
         reason: without_question(&reason).to_owned(),
     };
     match error {
-        LoadError::Connect { reason, .. } => setup("connect", reason.to_string()),
+        LoadError::Connect { source, .. } => setup("connect", source.to_string()),
         LoadError::Setup { step: "storing the keys", reason, .. } => setup("set a value", reason),
         LoadError::Setup { reason, .. } => setup("get a first reply", reason),
         LoadError::Plan(reason) => Error::InvalidWorkload { workload: workload.name.clone(), reason },
-        LoadError::Io { what, reason } => Error::io(what, reason),
-        other => setup("begin", other.to_string()),
+        LoadError::Io { what, source } => Error::io(what, source),
+        other => setup("begin", tailsight_units::chain(&other)),
     }
 }
 

@@ -12,7 +12,7 @@ use tailsight_trace::{Error, Event, Run, RunWriter};
 use crate::sample;
 
 fn message(error: Error) -> String {
-    error.to_string()
+    tailsight_units::chain(&error)
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn what_a_missing_capability_takes_away_is_said_by_record_and_doctor() {
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let recorded = Run::open(Path::new(&out)).unwrap();
     assert!(
-        recorded.meta.warnings.iter().any(|w| w.contains("it needs CAP_SYS_ADMIN")),
+        recorded.meta.warnings.iter().any(|w| w.contains("they need CAP_SYS_ADMIN")),
         "{:?}",
         recorded.meta.warnings
     );

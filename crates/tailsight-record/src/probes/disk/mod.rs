@@ -14,6 +14,7 @@ pub const ANY_FILE_SYSTEM: &str = "fentry_vfs_fsync_range";
 /// Files on their way to the disk.
 pub const PROBE: Probe = Probe {
     name: "disk",
+    on_demand: None,
     hooks: &[
         hook!(
             Default,

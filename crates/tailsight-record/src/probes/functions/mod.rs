@@ -7,17 +7,62 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use libbpf_rs::{Link, UprobeOpts};
+use libbpf_rs::{Link, OpenProgramMut, UprobeOpts};
 use tailsight_symbolise::maps::Maps;
 
-use super::Probe;
+use super::{Extras, OnDemand, Probe};
+use crate::error::Error;
 use crate::loaded::Loaded;
+use crate::object::Opened;
 
 /// Breakpoints and programs of functions. There are no hooks: the user chooses the places.
-pub const PROBE: Probe = Probe { name: "functions", hooks: &[] };
+pub const PROBE: Probe = Probe { name: "functions", on_demand: Some(OnDemand { loads, prepare }), hooks: &[] };
 
 /// The program at places of the target's files.
 pub const PROGRAM: &str = "traced_function";
+
+/// The programs at a function of the kernel, by the place of the function in the list.
+fn of_kernel(pair: usize) -> [String; 2] {
+    ["begin", "end"].map(|which| format!("kernel_{which}_{pair}"))
+}
+
+fn loads(extras: &Extras, program: &str) -> bool {
+    let mut pairs = (0..extras.kernel_functions.len()).flat_map(of_kernel);
+    (extras.functions && program == PROGRAM) || pairs.any(|name| name == program)
+}
+
+fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {
+    for (pair, (_, function)) in extras.kernel_functions.iter().enumerate() {
+        let names = of_kernel(pair);
+        let is_its = |program: &OpenProgramMut<'_>| names.iter().any(|name| program.name() == name.as_str());
+        for mut program in open.object().progs_mut().filter(is_its) {
+            let set = program.set_attach_target(0, Some(function.clone()));
+            set.map_err(|e| Error::bpf(&format!("looking for {function} in the kernel"), e))?;
+        }
+    }
+    let constants = open.constants();
+    constants.function_secret = secret();
+    let numbers = [
+        &mut constants.kernel_function_0,
+        &mut constants.kernel_function_1,
+        &mut constants.kernel_function_2,
+        &mut constants.kernel_function_3,
+        &mut constants.kernel_function_4,
+        &mut constants.kernel_function_5,
+        &mut constants.kernel_function_6,
+        &mut constants.kernel_function_7,
+    ];
+    for (number, (function, _)) in numbers.into_iter().zip(&extras.kernel_functions) {
+        *number = *function as u32;
+    }
+    Ok(())
+}
+
+/// A number that nobody can guess: the hasher of the standard library has its keys from the kernel.
+fn secret() -> u32 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) as u32
+}
 
 /// Functions of a recording at most. As in the C, less the number that stands for none.
 pub const MOST_FUNCTIONS: usize = 255;

@@ -5,5 +5,6 @@ use super::{Probe, hook};
 /// Idle states.
 pub const PROBE: Probe = Probe {
     name: "idle",
+    on_demand: None,
     hooks: &[hook!(Optional, "cpu_idle", "the idle state of a core (sched_switch shows only that it was idle)")],
 };

@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// Interrupts, softirqs and system vectors, as spans.
 pub const PROBE: Probe = Probe {
     name: "interrupts",
+    on_demand: None,
     hooks: &[
         hook!(Default, "softirq_entry", "softirqs"),
         hook!(Default, "softirq_exit", "softirqs"),

@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// Interrupts and functions that one core sends to another.
 pub const PROBE: Probe = Probe {
     name: "ipi",
+    on_demand: None,
     hooks: &[
         hook!(Optional, "ipi_send_cpu", "inter-processor interrupts (6.4)"),
         hook!(Optional, "ipi_send_cpumask", "inter-processor interrupts (6.4)"),

@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// Page faults and reclaim of the target, page migration, NUMA moves.
 pub const PROBE: Probe = Probe {
     name: "memory",
+    on_demand: None,
     hooks: &[
         hook!(Default, "page_fault_user", "page faults in user mode (x86)"),
         hook!(Default, "page_fault_kernel", "page faults in kernel mode (x86)"),

@@ -12,14 +12,24 @@ use libbpf_rs::{Link, libbpf_sys};
 use tailsight_host::cgroup::Groups;
 use tailsight_host::device;
 
-use super::Probe;
+use super::{Extras, OnDemand, Probe};
+use crate::error::Error;
 use crate::loaded::Loaded;
+use crate::object::Opened;
 
 /// Transmit stamps of NICs. No hooks: these programs are attached by [`NicTx`], to the target's control group, when asked for.
-pub const PROBE: Probe = Probe { name: "nic_tx", hooks: &[] };
+pub const PROBE: Probe = Probe { name: "nic_tx", on_demand: Some(OnDemand { loads, prepare }), hooks: &[] };
 
-/// The programs, which are loaded only when asked for.
-pub const PROGRAMS: [&str; 2] = ["nic_tx", "set_nic_tx"];
+fn loads(extras: &Extras, program: &str) -> bool {
+    extras.tx_stamps != TxStamps::Off && ["nic_tx", "set_nic_tx"].contains(&program)
+}
+
+fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {
+    if let Some(op) = extras.tx_stamps.op() {
+        open.constants().nic_tx_op = op;
+    }
+    Ok(())
+}
 
 /// Whose transmit stamps are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

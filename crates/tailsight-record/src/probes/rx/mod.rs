@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// Packets on their way in, and packets dropped.
 pub const PROBE: Probe = Probe {
     name: "rx",
+    on_demand: None,
     hooks: &[
         hook!(Default, "napi_gro_receive_entry", "arrival at the driver, before GRO"),
         hook!(Default, "netif_rx_entry", "arrival over loopback, veth or RPS, before the backlog"),

@@ -14,15 +14,31 @@ use tailsight_symbolise::maps::{Mapping, Maps};
 use tailsight_symbolise::unwind::Registers;
 use tailsight_trace::samples::{SampleRow, kind};
 
-use super::Probe;
+use super::{Extras, OnDemand, Probe};
 use crate::error::Error;
 use crate::loaded::Loaded;
+use crate::object::Opened;
 
 /// The clock. No hooks: the program is attached by [`Clocks`], to a software event of each core.
-pub const PROBE: Probe = Probe { name: "samples", hooks: &[] };
+pub const PROBE: Probe = Probe { name: "samples", on_demand: Some(OnDemand { loads, prepare }), hooks: &[] };
 
-/// The programs, which are loaded only when samples are wanted.
-pub const PROGRAMS: [&str; 1] = ["sample_clock"];
+/// The program of the clock.
+pub const PROGRAM: &str = "sample_clock";
+
+fn loads(extras: &Extras, program: &str) -> bool {
+    extras.samples.is_some() && program == PROGRAM
+}
+
+fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {
+    let constants = open.constants();
+    constants.sleep_places = u32::from(extras.samples.is_some());
+    constants.sample_one_in = extras.samples.map_or(0, u32::from);
+    if extras.samples.is_some() {
+        let sized = open.map("samples").set_max_entries(RING_BYTES);
+        sized.map_err(|e| Error::bpf("sizing the ring of samples", e))?;
+    }
+    Ok(())
+}
 
 /// The ring for the samples of a tenth of a second, and more than that where the cores are few.
 pub const RING_BYTES: u32 = 16 << 20;
@@ -63,7 +79,7 @@ impl Clocks {
 
     fn add(&mut self, loaded: &Loaded, cpu: u32, period_ns: u64) -> Result<(), String> {
         let event = open(cpu, period_ns).map_err(|e| format!("perf_event_open: {e}"))?;
-        let program = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAMS[0]);
+        let program = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAM);
         let program = program.ok_or("the program is not loaded")?;
         let link = program.attach_perf_event(event.as_raw_fd()).map_err(|e| format!("attaching the clock: {e:#}"))?;
         // The link closes it.
@@ -138,8 +154,7 @@ impl Ring {
     /// # Errors
     /// [`Error::Bpf`].
     pub fn of(loaded: &Loaded) -> Result<Ring, Error> {
-        let failed =
-            |e: libbpf_rs::Error| Error::Bpf { step: "opening the ring of samples".into(), why: format!("{e:#}") };
+        let failed = |e: libbpf_rs::Error| Error::bpf("opening the ring of samples", e);
         let map = Box::new(MapHandle::try_from(&loaded.probes.maps.samples).map_err(failed)?);
         let taken = Rc::new(RefCell::new(Vec::new()));
         let into = Rc::clone(&taken);

@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// Who runs on each core, who made whom runnable, who moved.
 pub const PROBE: Probe = Probe {
     name: "sched",
+    on_demand: None,
     hooks: &[
         hook!(Required, "sched_switch", "what ran on each core"),
         hook!(Default, "sched_waking", "which thread woke another, and when"),

@@ -5,6 +5,7 @@ use super::{Probe, cgroup_send, fentry, fexit, hook, tp_btf};
 /// The border between kernel and application.
 pub const PROBE: Probe = Probe {
     name: "socket",
+    on_demand: None,
     hooks: &[
         hook!(
             Required,

@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// System calls of the target's threads.
 pub const PROBE: Probe = Probe {
     name: "syscalls",
+    on_demand: None,
     hooks: &[
         hook!(
             Optional,

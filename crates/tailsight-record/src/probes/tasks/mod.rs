@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// Names of tasks born or renamed while recording.
 pub const PROBE: Probe = Probe {
     name: "tasks",
+    on_demand: None,
     hooks: &[
         hook!(Default, "sched_process_fork", "names of tasks created while recording"),
         hook!(Default, "sched_process_exec", "names of programs started while recording"),

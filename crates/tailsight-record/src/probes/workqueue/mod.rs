@@ -5,6 +5,7 @@ use super::{Probe, hook};
 /// What kernel workers do.
 pub const PROBE: Probe = Probe {
     name: "workqueue",
+    on_demand: None,
     hooks: &[
         hook!(Default, "workqueue_execute_start", "work items"),
         hook!(Default, "workqueue_execute_end", "work items"),
