@@ -9,8 +9,9 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::model::syscall_name;
+use tailsight_kernel::syscalls::{polls, waits_for_data, waits_for_room};
 use tailsight_lifetime::{Context, Frame, Lifetimes, Message, Owner, PathSpan, Role};
+use tailsight_trace::event::{NET_RX, NET_TX};
 
 use crate::Options;
 use crate::cohorts::Cohort;
@@ -22,6 +23,8 @@ const FUNCTIONS: [&str; 5] = ["app send", "app receive", "app processing", "kern
 const SEND: usize = 0;
 const RECEIVE: usize = 1;
 const PROCESSING: usize = 2;
+const KERNEL_RECEIVE: usize = 3;
+const KERNEL_SEND: usize = 4;
 /// Most messages of a cohort whose paths are walked, evenly spread.
 const WALKED: usize = 1_000;
 
@@ -35,24 +38,23 @@ pub struct Walks<'a> {
 /// The function that an owner's time ahead of a message is, as Figure 19 groups them.
 fn function(owner: &Owner) -> Option<usize> {
     let softirq = |which: u8| owner.frames.iter().any(|f| matches!(f, Frame::Softirq { vec, .. } if *vec == which));
-    if softirq(3) {
-        return Some(3);
+    if softirq(NET_RX) {
+        return Some(KERNEL_RECEIVE);
     }
-    if softirq(2) {
-        return Some(4);
+    if softirq(NET_TX) {
+        return Some(KERNEL_SEND);
     }
     if owner.context != Context::Ahead {
         return None;
     }
     let call = owner.frames.iter().find_map(|f| match *f {
-        Frame::Syscall { nr } => Some(syscall_name(nr)),
+        Frame::Syscall { nr } => Some(nr),
         _ => None,
     });
-    let is = |of: &[&str]| call.as_deref().is_some_and(|call| of.iter().any(|begin| call.starts_with(begin)));
-    Some(match () {
-        () if is(&["send", "write"]) => SEND,
-        () if is(&["recv", "read", "epoll", "accept"]) => RECEIVE,
-        () => PROCESSING,
+    Some(match call {
+        Some(nr) if waits_for_room(nr) => SEND,
+        Some(nr) if polls(nr) || waits_for_data(nr) => RECEIVE,
+        _ => PROCESSING,
     })
 }
 

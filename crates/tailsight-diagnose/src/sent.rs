@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::send_entry;
-use tailsight_lifetime::{Leg, Lifetimes, Sent, SentKind};
+use tailsight_lifetime::{Flow, Leg, Lifetimes, Sent, SentKind};
 
 use crate::cohorts::focus::percentiles;
 use crate::model::{self, Diagnosis, SentCalls};
@@ -49,8 +49,7 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
         let mut ns: Vec<u64> = all.iter().filter_map(|s| s.transmit_ns()).collect();
         let mut peers: BTreeMap<&str, u64> = BTreeMap::new();
         for sent in &all {
-            let name = lifetimes.flows.get(sent.flow as usize).map_or("", |f| &f.name);
-            *peers.entry(peer(name)).or_default() += 1;
+            *peers.entry(lifetimes.flows.get(sent.flow as usize).map_or("", Flow::remote)).or_default() += 1;
         }
         // Of clients there are many, each with a port of its own.
         let mut peers: Vec<(String, u64)> = match kind {
@@ -69,11 +68,6 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
     };
     let sent = model::Sent { pushes: of(SentKind::Push), requests: of(SentKind::Request) };
     (sent != model::Sent::default()).then_some(sent)
-}
-
-/// The remote end of a flow's name, `tcp LOCAL <- REMOTE`.
-fn peer(flow: &str) -> &str {
-    flow.split_once(" <- ").map_or(flow, |(_, remote)| remote)
 }
 
 /// What a reader should know of the way out.

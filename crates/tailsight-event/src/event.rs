@@ -252,6 +252,12 @@ pub const VECTORS: &[&str] = &[
     "threshold_apic",
 ];
 
+/// The softirq that receives packets (`include/linux/interrupt.h`), by its place in [`SOFTIRQS`].
+pub const NET_RX: u8 = 3;
+
+/// The one that frees sent packets and goes on sending.
+pub const NET_TX: u8 = 2;
+
 /// Names of the softirq vectors (`include/linux/interrupt.h`).
 pub const SOFTIRQS: &[&str] =
     &["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];

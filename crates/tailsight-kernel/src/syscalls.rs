@@ -33,6 +33,21 @@ pub enum Wait {
     Signal,
 }
 
+impl Wait {
+    /// Each by its name in a rule of the category table.
+    pub const NAMES: [(&'static str, Self); 9] = [
+        ("work", Self::Work),
+        ("data", Self::Data),
+        ("descriptor", Self::Descriptor),
+        ("room", Self::Room),
+        ("file-lock", Self::FileLock),
+        ("futex", Self::Futex),
+        ("time", Self::Time),
+        ("child", Self::Child),
+        ("signal", Self::Signal),
+    ];
+}
+
 /// Every system call that is known to say what it waits for.
 const WAITS: [(&str, Wait); 32] = [
     ("epoll_wait", Wait::Work),

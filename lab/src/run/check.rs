@@ -12,7 +12,7 @@ use std::fs::File;
 use anyhow::{Context, bail};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use tailsight_trace::event::{SOFTIRQS, VECTORS, flow_flags};
+use tailsight_trace::event::{NET_RX, SOFTIRQS, VECTORS, flow_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Event, Kind, Run};
 
@@ -20,8 +20,6 @@ use super::judge::Named;
 
 /// The vectors that interrupts of other cores come by.
 const OF_OTHER_CORES: [&str; 3] = ["reschedule", "call_function", "call_function_single"];
-/// The number of NET_RX among the softirqs.
-const NET_RX: u64 = 3;
 /// Stamps of messages and of events come from the same clock and the same events; a switch may differ by this much, ns.
 const SLACK_NS: u64 = 2_000;
 
@@ -224,7 +222,7 @@ fn is_of_a_message(event: &Event) -> bool {
 
 /// The passes of NET_RX that begin on a core at these times: each to its end.
 fn passes(cores: &[CpuEvents], core: u32, from: u64, to: u64) -> Vec<(u64, u64)> {
-    let net_rx = |event: &Event, kind| event.kind() == Some(kind) && event.a == NET_RX;
+    let net_rx = |event: &Event, kind| event.kind() == Some(kind) && event.a == u64::from(NET_RX);
     let begins = within(cores, core, from, to).iter().filter(|event| net_rx(event, Kind::SoftirqEntry));
     let end = |begin: &Event| {
         let rest = within(cores, core, begin.ts, u64::MAX);
@@ -459,7 +457,7 @@ mod tests {
     }
 
     fn pass(us: u64, kind: Kind) -> Event {
-        Event { ts: us * 1000, kind: kind as u8, a: NET_RX, ..Event::default() }
+        Event { ts: us * 1000, kind: kind as u8, a: NET_RX.into(), ..Event::default() }
     }
 
     fn own_events() -> Vec<Event> {

@@ -14,7 +14,7 @@ mod values;
 
 pub use meaning::Meaning;
 
-use tailsight_lifetime::model::syscall_name;
+use tailsight_kernel::syscalls;
 use tailsight_lifetime::{Context, Frame, Leg, NamedFrame, Owner, Role};
 
 use crate::cause::{Category, Subject, names};
@@ -53,6 +53,8 @@ struct Rule {
     /// Of the application itself, or of another.
     packet: Option<bool>,
     syscall: Vec<String>,
+    /// What a sleep in it waits for.
+    waits_for: Vec<syscalls::Wait>,
     uninterruptible: Option<bool>,
     nest: Option<bool>,
 }
@@ -122,6 +124,8 @@ struct Seen<'a> {
     frames: Vec<String>,
     /// The system call, and its frame.
     syscall: Option<(usize, String)>,
+    /// What a sleep in it waits for.
+    waits_for: Option<syscalls::Wait>,
     uninterruptible: Option<bool>,
     /// What the kernel stack of the sleep says.
     wait: Option<Wait>,
@@ -260,8 +264,8 @@ impl<'a> Seen<'a> {
         let follows_interrupt = |f: &Frame| {
             matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { inline: false, .. })
         };
-        let syscall = owner.frames.iter().enumerate().find_map(|(i, f)| match *f {
-            Frame::Syscall { nr } | Frame::SleepIn { nr, .. } => Some((i, syscall_name(nr))),
+        let call = owner.frames.iter().enumerate().find_map(|(i, f)| match *f {
+            Frame::Syscall { nr } | Frame::SleepIn { nr, .. } => Some((i, nr)),
             _ => None,
         });
         let uninterruptible = owner.frames.iter().find_map(|f| match *f {
@@ -282,7 +286,8 @@ impl<'a> Seen<'a> {
             interrupt: owner.frames.iter().rposition(follows_interrupt),
             frames: named.iter().map(NamedFrame::to_string).collect(),
             named,
-            syscall,
+            syscall: call.map(|(i, nr)| (i, syscalls::name(nr))),
+            waits_for: call.and_then(|(_, nr)| syscalls::wait(nr)),
             uninterruptible,
             wait: None,
             waker: owner.frames.iter().enumerate().find_map(|(i, f)| match *f {
@@ -343,6 +348,7 @@ impl Rule {
                 .packet
                 .is_none_or(|own| matches!(s.owner.frames.last(), Some(Frame::Packet { own: o, .. }) if *o == own))
             && (self.syscall.is_empty() || s.syscall.as_ref().is_some_and(|(_, name)| glob::any(&self.syscall, name)))
+            && (self.waits_for.is_empty() || s.waits_for.is_some_and(|wait| self.waits_for.contains(&wait)))
             && (self.uninterruptible.is_none() || self.uninterruptible == s.uninterruptible)
     }
 

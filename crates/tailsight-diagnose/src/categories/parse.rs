@@ -1,5 +1,6 @@
 //! A category table from TOML text; every error names the file, the rule's number and the field.
 
+use tailsight_kernel::syscalls::Wait;
 use tailsight_lifetime::{Leg, Role};
 use toml::{Table, Value};
 
@@ -108,6 +109,14 @@ impl Rule {
                 });
             }
             "syscall" => self.syscall = list(value)?,
+            "waits_for" => {
+                for wait in list(value)? {
+                    let names = Wait::NAMES.map(|(name, _)| name);
+                    let known = Wait::NAMES.iter().find(|(name, _)| *name == wait);
+                    let known = known.ok_or_else(|| format!("{wait:?} is not one of {}", names.join(", ")))?;
+                    self.waits_for.push(known.1);
+                }
+            }
             "uninterruptible" => self.uninterruptible = Some(flag(value)?),
             "nest" => self.nest = Some(flag(value)?),
             _ => return Err("there is no such field".into()),

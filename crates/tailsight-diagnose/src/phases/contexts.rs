@@ -2,6 +2,7 @@
 //! are not looked into, because the fix does not depend on what they did.
 
 use tailsight_lifetime::{Frame, Owner};
+use tailsight_trace::event::NET_RX;
 
 use crate::cause::How;
 use crate::rows::attribution::Occurrence;
@@ -9,7 +10,7 @@ use crate::rows::attribution::Occurrence;
 /// Whether the time was spent in a handler that followed an interrupt, and not on a packet of the application itself.
 pub fn is_interrupt(owner: &Owner) -> bool {
     let handler = |f: &Frame| matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd);
-    let softirq = |f: &Frame| matches!(f, Frame::Softirq { vec, inline: false } if *vec != super::functions::NET_RX);
+    let softirq = |f: &Frame| matches!(f, Frame::Softirq { vec, inline: false } if *vec != NET_RX);
     owner.frames.iter().any(|f| handler(f) || softirq(f))
         && !owner.frames.iter().any(|f| matches!(f, Frame::Packet { own: true, .. }))
 }

@@ -4,9 +4,6 @@
 use crate::cause::How;
 use crate::rows::attribution::Occurrence;
 
-/// The number of the NET_RX softirq (include/linux/interrupt.h).
-pub const NET_RX: u8 = 3;
-
 /// Fewer reference messages than this have it: the focus's is unexpected.
 const RARE: f64 = 0.1;
 

@@ -109,6 +109,18 @@ struct Loop {
     orders: Orders,
 }
 
+impl Loop {
+    /// Whether what it received then is all that it received in that turn.
+    fn only_input(&self, at: u64) -> bool {
+        let turn = self.sleeps.partition_point(|slept| *slept <= at);
+        let from = turn.checked_sub(1).map_or(0, |i| self.sleeps[i]);
+        let to = self.sleeps.get(turn).copied().unwrap_or(u64::MAX);
+        let until = self.steps.partition_point(|(at, _)| *at <= to);
+        let turn = self.steps[..until].iter().rev().take_while(|(at, _)| *at > from);
+        turn.filter(|(_, step)| matches!(step, Step::Took(_) | Step::Answered(_))).count() == 1
+    }
+}
+
 /// In which order a loop turns to the messages at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
@@ -138,6 +150,41 @@ struct Orders {
     pool_in_turn: bool,
     /// Whether a message that asks again keeps its connection, if nearly all do or nearly none.
     keeps: Option<bool>,
+}
+
+/// What a loop does between an answer and its next wait.
+#[derive(Clone, Copy)]
+struct Then<'a> {
+    /// The messages that it does something for.
+    does: &'a [u32],
+    /// They are all.
+    sure: bool,
+}
+
+/// What a pass over the questions of a loop learns of its orders, and the questions that these decide.
+#[derive(Default)]
+struct Pass<'a> {
+    first: Score,
+    newest: Score,
+    in_turn: Score,
+    keeps: Score,
+    /// Of one of several messages at hand.
+    open: Vec<(usize, &'a Asked, Vec<u32>)>,
+    /// Of one of those that waited for a connection, with the one that had waited longest.
+    pooled: Vec<(usize, u32)>,
+}
+
+impl Pass<'_> {
+    fn orders(&self) -> Orders {
+        let hand = match (self.first.holds(), self.newest.holds()) {
+            (true, _) => Some(Order::First),
+            (_, true) => Some(Order::Newest),
+            _ => None,
+        };
+        let never = Score(self.keeps.1 - self.keeps.0, self.keeps.1);
+        let keeps = self.keeps.holds().then_some(true).or(never.holds().then_some(false));
+        Orders { hand, pool_in_turn: self.in_turn.holds(), keeps }
+    }
 }
 
 /// Whose the question before was on a connection that was freed and used again in a turn.
@@ -306,120 +353,133 @@ impl Judge<'_> {
 
     /// Tells the questions of a loop, and returns its orders.
     fn decide(&mut self, of: &Loop, clients: &FxHashMap<FlowKey, u32>) -> Orders {
-        let Loop { steps, sleeps, orders } = of;
-        let asked = self.walk(steps, *orders);
+        let asked = self.walk(&of.steps, of.orders);
         let asks: Vec<(u64, usize)> = asked.iter().map(|&(c, _)| (self.questions[c].sent.1, c)).collect();
-        let inputs: Vec<u64> =
-            steps.iter().filter(|s| matches!(s.1, Step::Took(_) | Step::Answered(_))).map(|s| s.0).collect();
-        let (mut in_order, mut newest, mut in_turn) = (Score::default(), Score::default(), Score::default());
-        let (mut open, mut pooled) = (Vec::new(), Vec::new());
-        let waits = |of: &Self, c: usize, had: &Asked| had.waiting.iter().any(|&m| of.spans(m, &of.questions[c]));
-        let stands =
-            |(c, had): &(usize, Asked)| self.handed_over[*c].is_some() && !self.kept[*c] && waits(self, *c, had);
-        let in_line: Vec<bool> = asked.iter().map(stands).collect();
+        let in_line: Vec<bool> = asked.iter().map(|(c, had)| self.waited(*c, had) && !self.kept[*c]).collect();
         asked.iter().zip(in_line).for_each(|(&(c, _), is)| self.in_line[c] = is);
-        let mut keeps = Score::default();
+        let mut pass = Pass::default();
         for (c, had) in &asked {
-            let q = &self.questions[*c];
-            let (does, sure) = self.does_then(q, had, sleeps, &asks);
-            if self.handed_over[*c].is_some() && waits(self, *c, had) {
-                let before = self.before(*c, sleeps);
-                if let Before::Of(holder) = before {
-                    let others = had.waiting.iter().any(|m| *m != holder && does.contains(m));
-                    let known = match (does.contains(&holder), others) {
-                        (true, false) if sure => Some(true),
-                        (false, true) if sure => Some(false),
-                        _ => None,
-                    };
-                    known.inspect(|&is| keeps.count(is));
-                    self.kept[*c] = known.or(orders.keeps) == Some(true);
-                    if self.kept[*c] || known.or(orders.keeps).is_none() {
-                        self.in_line[*c] &= !self.kept[*c];
-                        self.told[*c] = if self.kept[*c] { Whose::Of(holder) } else { Whose::Unknown };
-                        continue;
-                    }
-                }
-                // Whoever it was keeps it, and what is done afterwards says who.
-                if before == Before::Somebody && orders.keeps == Some(true) {
-                    (self.kept[*c], self.in_line[*c]) = (true, false);
-                    self.told[*c] = match does[..] {
-                        [m] if sure => Whose::Of(m),
-                        _ => Whose::Unknown,
-                    };
-                    continue;
-                }
-            }
-            if self.in_line[*c] {
-                let waiting: Vec<u32> = had.waiting.iter().copied().filter(|&m| self.spans(m, q)).collect();
-                let theirs: Vec<u32> = waiting.iter().copied().filter(|m| does.contains(m)).collect();
-                self.told[*c] = match (&waiting[..], &theirs[..]) {
-                    (&[m], _) if !sure || does.is_empty() || does.contains(&m) => Whose::Of(m),
-                    (_, &[m]) if sure => Whose::Of(m),
-                    _ => Whose::Unknown,
-                };
-                match self.told[*c] {
-                    Whose::Of(m) if waiting.len() > 1 => in_turn.count(waiting[0] == m),
-                    Whose::Of(_) => {}
-                    _ => pooled.push((*c, waiting[0])),
-                }
+            let (does, sure) = self.does_then(&self.questions[*c], had, &of.sleeps, &asks);
+            let then = Then { does: &does, sure };
+            if self.waited(*c, had) && self.goes_on(*c, had, of, then, &mut pass) {
                 continue;
             }
-            let mut of: Vec<u32> = had.hand.iter().copied().filter(|&m| self.spans(m, q)).collect();
-            let told = match of[..] {
-                // Nothing at hand (a timer): the answer alone in its turn tells by what follows it.
-                [] => {
-                    let turn = sleeps.partition_point(|at| *at <= q.received.1);
-                    let from = turn.checked_sub(1).map_or(0, |i| sleeps[i]);
-                    let to = sleeps.get(turn).copied().unwrap_or(u64::MAX);
-                    let alone = inputs.partition_point(|at| *at <= to) - inputs.partition_point(|at| *at <= from) == 1;
-                    match does[..] {
-                        [m] if sure && alone && had.hand.is_empty() => Whose::Of(m),
-                        _ => Whose::NotTold,
-                    }
-                }
-                [m] if sure && !does.is_empty() && !does.contains(&m) => Whose::Unknown,
-                [m] => Whose::Of(m),
-                _ => {
-                    if sure && of.iter().any(|m| does.contains(m)) {
-                        of.retain(|m| does.contains(m));
-                    }
-                    let client = clients.get(&q.key);
-                    let theirs: Vec<u32> =
-                        of.iter().copied().filter(|&m| client == Some(&self.messages[m as usize].flow)).collect();
-                    match (&of[..], &theirs[..]) {
-                        (&[m], _) if !q.pieces => Whose::Of(m),
-                        (_, &[m]) => Whose::Of(m),
-                        _ => Whose::Unknown,
-                    }
-                }
+            self.told[*c] = match self.in_line[*c] {
+                true => self.next_in_line(*c, had, then, &mut pass),
+                false => self.at_hand(*c, had, then, of, clients, &mut pass),
             };
-            match told {
-                Whose::Of(m) if had.hand.len() > 1 => {
-                    had.by(Some(Order::First)).inspect(|&by| in_order.count(by == m));
-                    had.by(Some(Order::Newest)).inspect(|&by| newest.count(by == m));
-                }
-                Whose::Unknown if of.len() > 1 && !q.pieces => open.push((*c, had, of)),
-                _ => {}
-            }
-            self.told[*c] = told;
         }
-        let order = match (in_order.holds(), newest.holds()) {
-            (true, _) => Some(Order::First),
-            (_, true) => Some(Order::Newest),
-            _ => None,
-        };
-        for (c, had, of) in open {
-            if let Some(m) = had.by(order).filter(|m| of.contains(m)) {
+        let orders = pass.orders();
+        for (c, had, of) in pass.open {
+            if let Some(m) = had.by(orders.hand).filter(|m| of.contains(m)) {
                 self.told[c] = Whose::Of(m);
             }
         }
-        let pool_in_turn = in_turn.holds();
-        for (c, m) in pooled.into_iter().filter(|_| pool_in_turn) {
+        for (c, m) in pass.pooled.into_iter().filter(|_| orders.pool_in_turn) {
             self.told[c] = Whose::Of(m);
         }
-        let never = Score(keeps.1 - keeps.0, keeps.1);
-        let keeps = keeps.holds().then_some(true).or(never.holds().then_some(false));
-        Orders { hand: order, pool_in_turn, keeps }
+        orders
+    }
+
+    /// Whether a question was sent on a connection of a full pool for which a message waited.
+    fn waited(&self, c: usize, had: &Asked) -> bool {
+        self.handed_over[c].is_some() && had.waiting.iter().any(|&m| self.spans(m, &self.questions[c]))
+    }
+
+    /// The message of the question before may have kept its connection: whether that, or that it is not known, is all there is to
+    /// tell. Else it gave it to one that waited.
+    fn goes_on(&mut self, c: usize, had: &Asked, of: &Loop, then: Then<'_>, pass: &mut Pass<'_>) -> bool {
+        match self.before(c, &of.sleeps) {
+            Before::Of(holder) => {
+                let others = had.waiting.iter().any(|m| *m != holder && then.does.contains(m));
+                let known = match (then.does.contains(&holder), others) {
+                    (true, false) if then.sure => Some(true),
+                    (false, true) if then.sure => Some(false),
+                    _ => None,
+                };
+                known.inspect(|&is| pass.keeps.count(is));
+                let keeps = known.or(of.orders.keeps);
+                self.kept[c] = keeps == Some(true);
+                if keeps == Some(false) {
+                    return false;
+                }
+                self.in_line[c] &= !self.kept[c];
+                self.told[c] = if self.kept[c] { Whose::Of(holder) } else { Whose::Unknown };
+                true
+            }
+            // Whoever it was keeps it, and what is done afterwards says who.
+            Before::Somebody if of.orders.keeps == Some(true) => {
+                (self.kept[c], self.in_line[c]) = (true, false);
+                self.told[c] = match then.does {
+                    [m] if then.sure => Whose::Of(*m),
+                    _ => Whose::Unknown,
+                };
+                true
+            }
+            Before::Somebody | Before::Nobody => false,
+        }
+    }
+
+    /// Which of the messages that waited for a connection has it.
+    fn next_in_line(&self, c: usize, had: &Asked, then: Then<'_>, pass: &mut Pass<'_>) -> Whose {
+        let waiting: Vec<u32> = had.waiting.iter().copied().filter(|&m| self.spans(m, &self.questions[c])).collect();
+        let theirs: Vec<u32> = waiting.iter().copied().filter(|m| then.does.contains(m)).collect();
+        let told = match (&waiting[..], &theirs[..]) {
+            (&[m], _) if !then.sure || then.does.is_empty() || then.does.contains(&m) => Whose::Of(m),
+            (_, &[m]) if then.sure => Whose::Of(m),
+            _ => Whose::Unknown,
+        };
+        match told {
+            Whose::Of(m) if waiting.len() > 1 => pass.in_turn.count(waiting[0] == m),
+            Whose::Of(_) => {}
+            _ => pass.pooled.push((c, waiting[0])),
+        }
+        told
+    }
+
+    /// Which of the messages at hand asked.
+    fn at_hand<'h>(
+        &self,
+        c: usize,
+        had: &'h Asked,
+        then: Then<'_>,
+        of: &Loop,
+        clients: &FxHashMap<FlowKey, u32>,
+        pass: &mut Pass<'h>,
+    ) -> Whose {
+        let q = &self.questions[c];
+        let mut hand: Vec<u32> = had.hand.iter().copied().filter(|&m| self.spans(m, q)).collect();
+        let told = match hand[..] {
+            // Nothing at hand (a timer): the answer alone in its turn tells by what follows it.
+            [] => match then.does {
+                [m] if then.sure && had.hand.is_empty() && of.only_input(q.received.1) => Whose::Of(*m),
+                _ => Whose::NotTold,
+            },
+            [m] if then.sure && !then.does.is_empty() && !then.does.contains(&m) => Whose::Unknown,
+            [m] => Whose::Of(m),
+            _ => {
+                if then.sure && hand.iter().any(|m| then.does.contains(m)) {
+                    hand.retain(|m| then.does.contains(m));
+                }
+                let client = clients.get(&q.key);
+                let is_theirs = |&m: &u32| client == Some(&self.messages[m as usize].flow);
+                let theirs: Vec<u32> = hand.iter().copied().filter(is_theirs).collect();
+                match (&hand[..], &theirs[..]) {
+                    (&[m], _) if !q.pieces => Whose::Of(m),
+                    (_, &[m]) => Whose::Of(m),
+                    _ => Whose::Unknown,
+                }
+            }
+        };
+        match told {
+            Whose::Of(m) if had.hand.len() > 1 => {
+                had.by(Some(Order::First)).inspect(|&by| pass.first.count(by == m));
+                had.by(Some(Order::Newest)).inspect(|&by| pass.newest.count(by == m));
+            }
+            Whose::Unknown if hand.len() > 1 && !q.pieces => pass.open.push((c, had, hand)),
+            _ => {}
+        }
+        told
     }
 
     /// Of a question on a connection that was just freed: who may keep it.

@@ -323,6 +323,13 @@ pub struct Flow {
     pub messages: u32,
 }
 
+impl Flow {
+    /// The remote end of its name, `tcp LOCAL <- REMOTE`.
+    pub fn remote(&self) -> &str {
+        self.name.split_once(" <- ").map_or(&self.name, |(_, remote)| remote)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Incomplete, Leg, Message};

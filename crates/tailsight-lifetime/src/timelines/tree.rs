@@ -3,6 +3,7 @@
 //! A core's state is then one number, and a segment of a core's timeline takes 16 bytes.
 
 use rustc_hash::FxHashMap;
+use tailsight_trace::event::NET_RX;
 
 use crate::model::Frame;
 use crate::timelines::threads::is_interrupt_level;
@@ -40,9 +41,6 @@ pub struct Within {
     /// A softirq that the current thread caused itself.
     pub inline_softirq: bool,
 }
-
-/// NET_RX (include/linux/interrupt.h).
-const NET_RX: u8 = 3;
 
 impl Within {
     fn and(self, frame: Frame) -> Within {
