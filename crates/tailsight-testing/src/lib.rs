@@ -8,8 +8,10 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test harness captures what tests print")]
 
 use std::fmt::Display;
+use std::net::TcpListener;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// What a skipped test's line begins with.
 pub const MARK: &str = "SKIPPED ";
@@ -44,6 +46,24 @@ fn running(caller: &Location<'_>) -> String {
         Some(name) if name != "main" => name.to_owned(),
         _ => format!("{}:{}", caller.file(), caller.line()),
     }
+}
+
+/// A TCP port of 127.0.0.1 on which nobody listens.
+///
+/// It is below those that Linux gives away by default (32,768 and more): such a port may be given to a test beside this one before the
+/// caller's server has it, and a connection to it that comes from itself looks like a server.
+///
+/// # Panics
+/// When all of them are taken.
+#[must_use]
+pub fn free_port() -> u16 {
+    const PORTS: std::ops::Range<u16> = 22_000..32_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() as usize * 97;
+    (0..PORTS.len())
+        .map(|_| PORTS.start + ((first + usize::from(NEXT.fetch_add(1, Ordering::Relaxed))) % PORTS.len()) as u16)
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a port that nobody uses")
 }
 
 /// Why network namespaces cannot be made here; `None` when they can.

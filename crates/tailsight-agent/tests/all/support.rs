@@ -1,7 +1,7 @@
 //! Processes for tests: a memcached, agents and coordinators (this test binary, run again for one ignored test).
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -24,10 +24,6 @@ impl Drop for Process {
     }
 }
 
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Waits for something that must come; ten seconds are for a busy machine.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -46,7 +42,7 @@ pub fn memcached(listen: &str) -> Option<(Process, SocketAddr)> {
         tailsight_testing::skip(reason);
         return None;
     }
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let address: SocketAddr = format!("{listen}:{port}").parse().unwrap();
     let (port, threads) = (port.to_string(), "1");
     let arguments = ["-u", "root", "-l", listen, "-p", &port, "-U", "0", "-t", threads];

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tailsight_load::{Plan, Protocol, Sample, Trust};
 
-use crate::support::{Process, alone, free_port, plan, run_checked, start};
+use crate::support::{Process, alone, plan, run_checked, start};
 
 fn memcached() -> Option<(Process, u16, tempfile::TempDir)> {
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let text = port.to_string();
     let dir = tempfile::tempdir().unwrap();
     let process = start("memcached", &["-l", "127.0.0.1", "-p", &text, "-U", &text, "-u", "root", "-t", "1"], port)?;
@@ -60,7 +60,7 @@ fn memcached_over_a_unix_socket() {
 #[test]
 fn redis_in_both_versions_and_over_ipv6_names() {
     let _alone = alone();
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let text = port.to_string();
     let Some(_process) = start("redis-server", &["--port", &text, "--save", "", "--bind", "127.0.0.1"], port) else {
         return;
@@ -91,7 +91,8 @@ fn kernel_stamps_lie_within_the_clocks_and_are_nearly_always_there() {
 #[test]
 fn nginx_http1_http2_and_tls() {
     let _alone = alone();
-    let (port, h2, tls) = (free_port(), free_port(), free_port());
+    let (port, h2, tls) =
+        (tailsight_testing::free_port(), tailsight_testing::free_port(), tailsight_testing::free_port());
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().display();
     let lacks_openssl = tailsight_testing::lacks_program("openssl");

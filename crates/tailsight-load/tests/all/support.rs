@@ -26,11 +26,6 @@ impl Drop for Process {
     }
 }
 
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Starts a server and waits until it accepts; `None`, said by name, when the program is missing.
 pub fn start(program: &str, arguments: &[&str], port: u16) -> Option<Process> {
     if let Some(reason) = tailsight_testing::lacks_program(program) {

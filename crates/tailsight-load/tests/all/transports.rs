@@ -9,7 +9,7 @@ use tailsight_load::{Plan, Protocol, Trust};
 use tailsight_protocol::wire::r2p2::{self, Head, Policy, Type};
 use tailsight_protocol::wire::synthetic::{ReplyHead, Request};
 
-use crate::support::{alone, echo, free_port, plan, run_checked, scripted, start};
+use crate::support::{alone, echo, plan, run_checked, scripted, start};
 
 /// A server of R2P2 requests of one packet: each is answered by what `serve` makes of it, in as many packets as that takes.
 fn r2p2_server(mut serve: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> SocketAddr {
@@ -122,7 +122,7 @@ fn certificate() -> Option<tempfile::TempDir> {
 fn redis_with_tls() {
     let _alone = alone();
     let Some(dir) = certificate() else { return };
-    let (port, file) = (free_port(), |name: &str| dir.path().join(name).display().to_string());
+    let (port, file) = (tailsight_testing::free_port(), |name: &str| dir.path().join(name).display().to_string());
     let (text, cert, key) = (port.to_string(), file("cert.pem"), file("key.pem"));
     let arguments = [
         "--port",
@@ -151,7 +151,7 @@ fn redis_with_tls() {
 fn nginx_http2_with_tls() {
     let _alone = alone();
     let Some(dir) = certificate() else { return };
-    let (port, root) = (free_port(), dir.path().display());
+    let (port, root) = (tailsight_testing::free_port(), dir.path().display());
     let text = format!(
         "daemon off; master_process off; pid {root}/pid; error_log /dev/null; events {{ }}\n\
          http {{ access_log off; client_body_temp_path {root}; proxy_temp_path {root};\n\

@@ -2,7 +2,7 @@
 //! named and its test passes over.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,10 +27,6 @@ impl Drop for Server {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Starts a program and waits until it takes connections; `None` when it is not installed.
 fn start(program: &str, arguments: &[String], port: u16) -> Option<Server> {
     if let Some(reason) = tailsight_testing::lacks_program(program) {
@@ -53,7 +49,7 @@ fn start(program: &str, arguments: &[String], port: u16) -> Option<Server> {
 
 /// memcached run as an unprivileged user when the tests run as root.
 fn memcached() -> Option<Server> {
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let text = format!("-u nobody -l 127.0.0.1 -p {port} -U {port} -m 16 -t 1");
     start("memcached", &text.split(' ').map(str::to_owned).collect::<Vec<_>>(), port)
 }
@@ -260,7 +256,7 @@ fn memcached_udp() {
 
 #[test]
 fn redis_resp2_and_resp3() {
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "--port {port} --bind 127.0.0.1 --save  --appendonly no --enable-debug-command yes --dir {}",
@@ -348,7 +344,7 @@ fn nginx() -> Option<(Server, SocketAddr, tempfile::TempDir)> {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (port, http2) = (free_port(), free_port());
+    let (port, http2) = (tailsight_testing::free_port(), tailsight_testing::free_port());
     let path = dir.path().display();
     std::fs::create_dir(dir.path().join("www")).unwrap();
     std::fs::write(dir.path().join("www/big"), big().0).unwrap();

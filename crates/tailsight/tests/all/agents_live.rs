@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::load_live::{Server, adds_up, free_port, server, together};
+use crate::load_live::{Server, adds_up, server, together};
 use crate::support::{run, shown, stderr, tailsight};
 
 const TOKEN: &str = "a-token-of-no-value-at-all";
@@ -43,7 +43,7 @@ pub fn token() -> (tempfile::TempDir, String) {
 }
 
 fn memcached() -> Option<(Server, String)> {
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let text = port.to_string();
     let server = server("memcached", port, &["-u", "nobody", "-l", "127.0.0.1", "-p", &text, "-U", "0", "-t", "1"])?;
     Some((server, format!("memcached://127.0.0.1:{port}")))
@@ -192,7 +192,7 @@ fn what_an_agent_refuses_is_said_before_any_load() {
     with(&["--agent", &bare, "--agent-token-file", &token], 1, &["fingerprint"]);
     let wrong = format!("{bare}#{}", "0".repeat(64));
     with(&["--agent", &wrong, "--agent-token-file", &token], 1, &["fingerprint"]);
-    let nobody = format!("127.0.0.1:{}#{}", free_port(), "0".repeat(64));
+    let nobody = format!("127.0.0.1:{}#{}", tailsight_testing::free_port(), "0".repeat(64));
     with(&["--agent", &nobody, "--agent-token-file", &token], 1, &["is the agent running"]);
     let roles = ["--agent", &agent.name, "--agent-token-file", &token, "--agent-role", "latency"];
     with(&roles, 2, &["all agents are latency agents"]);

@@ -30,10 +30,6 @@ impl Drop for Server {
     }
 }
 
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 /// Starts a program and waits until it listens; `None`, said, where it is not installed.
 pub fn server(program: &str, port: u16, args: &[&str]) -> Option<Server> {
     if let Some(reason) = tailsight_testing::lacks_program(program) {
@@ -105,7 +101,7 @@ fn load(target: &str, more: &[&str]) -> Output {
 #[test]
 fn memcached_is_measured_and_its_samples_read_back() {
     let _cores = together();
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let port_text = port.to_string();
     let Some(_server) =
         server("memcached", port, &["-u", "nobody", "-l", "127.0.0.1", "-p", &port_text, "-U", "0", "-t", "1"])
@@ -166,7 +162,7 @@ fn memcached_is_measured_and_its_samples_read_back() {
 #[test]
 fn redis_is_measured() {
     let _cores = together();
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let port_text = port.to_string();
     if let Some(_server) =
         server("redis-server", port, &["--port", &port_text, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
@@ -181,7 +177,7 @@ fn redis_is_measured() {
 fn nginx_is_measured() {
     let _cores = together();
     let dir = tempfile::tempdir().unwrap();
-    let port = free_port();
+    let port = tailsight_testing::free_port();
     let d = dir.path().display();
     let conf = format!(
         "daemon off; master_process off; pid {d}/pid; error_log {d}/log; events {{ worker_connections 128; }}\n\
@@ -316,7 +312,7 @@ fn a_server_that_answers_half_is_na() {
 #[test]
 fn what_is_wrong_from_the_start_is_an_error_that_says_so() {
     let _cores = together();
-    let closed = free_port();
+    let closed = tailsight_testing::free_port();
     let fails = |args: &[&str], code: i32, words: &[&str]| {
         let output = run(args);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {}", shown(&output));
