@@ -1,6 +1,12 @@
 // Times, counts and shares as text; prose that was written for a terminal.
 
-export function digits3(v: number): string { return v < 9.995 ? v.toFixed(2) : v < 99.95 ? v.toFixed(1) : v.toFixed(0); }
+/** As the terminal: what is exactly between two texts is the even one, of which `toFixed` takes the larger. */
+export function fixed(v: number, digits: number): string {
+  if (Math.abs((v * 2 ** (digits + 1)) % 2) !== 1) return v.toFixed(digits);
+  const scale = 10 ** digits, below = Math.floor(v * scale);
+  return ((below % 2 ? below + 1 : below) / scale).toFixed(digits);
+}
+export function digits3(v: number): string { return fixed(v, v < 9.995 ? 2 : v < 99.95 ? 1 : 0); }
 export function durationParts(ns: number): [string, string] {
   const a = Math.abs(ns), sign = ns < 0 ? "−" : "";
   if (a < 999.5) return [sign + Math.round(a), "ns"];
@@ -14,7 +20,7 @@ const english = new Intl.NumberFormat("en-US");
 export function count(n: number): string { return english.format(Math.round(n)); }
 export function plural(n: number, noun: string): string { return count(n) + " " + noun + (n === 1 ? "" : "s"); }
 export function percent(f: number): string {
-  return (f * 100).toFixed(1).replace(/^-0\.0$/, "0.0").replace(/^(-?\d+)\.0$/, (t, n) => (Math.abs(+n) >= 100 ? n : t)).replace("-", "−") + " %";
+  return fixed(f * 100, 1).replace(/^-0\.0$/, "0.0").replace(/^(-?\d+)\.0$/, (t, n) => (Math.abs(+n) >= 100 ? n : t)).replace("-", "−") + " %";
 }
 export function percentile(q: number): string { return "p" + +(q * 100).toFixed(4); }
 /** µs for us, and no line break between a number and its unit. */

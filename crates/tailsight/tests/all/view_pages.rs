@@ -130,6 +130,15 @@ fn a_report_without_causes_in_chromium_has_the_slowest_messages() {
 }
 
 #[test]
+fn durations_on_the_page_are_those_of_the_terminal() {
+    if let Some(reason) = lacks_node() {
+        return tailsight_testing::skip(reason);
+    }
+    let rows = concat!(env!("CARGO_MANIFEST_DIR"), "/../tailsight-units/src/durations.txt");
+    node("units.mjs", &[rows]);
+}
+
+#[test]
 fn a_report_in_firefox_is_drawn_with_the_numbers_of_the_json() {
     if let Some(reason) = lacks("firefox-esr") {
         return tailsight_testing::skip(reason);
