@@ -296,6 +296,19 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
         }
         fixer.there_and_back(&fixer.words(category, cause, "sysctl", key), value, changed);
     }
+    for (category, cause, file, changed) in [
+        ("os-threads", "kworker", "/sys/devices/virtual/workqueue/cpumask", "2"),
+        ("os-threads", "khugepaged", "/sys/kernel/mm/transparent_hugepage/khugepaged/defrag", "0"),
+        ("os-threads", "ksmd", "/sys/kernel/mm/ksm/run", "0"),
+        ("lock-wait", "rcu", "/sys/kernel/rcu_expedited", "1"),
+    ] {
+        let value = || std::fs::read_to_string(file).map_or("none".into(), |v| v.trim().to_owned());
+        if ["none", changed].contains(&value().as_str()) {
+            skip_part(file, format!("it is {} on this host", value()));
+            continue;
+        }
+        fixer.there_and_back(&fixer.words(category, cause, "file", file), value, changed);
+    }
     let defrag = "/sys/kernel/mm/transparent_hugepage/defrag";
     let chosen = || {
         let text = std::fs::read_to_string(defrag).unwrap_or_default();
