@@ -155,12 +155,18 @@ impl Tales {
 /// What is kept of an experiment.
 #[derive(Debug, Clone, Serialize)]
 struct Results {
-    /// The command that measured.
-    command: String,
+    /// The command that measured, the day and the machine.
+    measured_by: String,
     measured: Vec<Measured>,
 }
 
 impl Results {
+    fn new(command: &str, measured: Vec<Measured>) -> Self {
+        let facts: Vec<String> = crate::machine::host().into_iter().map(|(what, is)| format!("{what} {is}")).collect();
+        let day = crate::machine::said("date", &["-u", "+%F"]);
+        Self { measured_by: format!("Measured on {day} by `{command}`; {}.", facts.join(", ")), measured }
+    }
+
     /// Those that an earlier run of the experiment wrote.
     fn read(figure: &Figure, file: &Path) -> anyhow::Result<Results> {
         /// [`Setup`] is told by its name.
@@ -182,7 +188,7 @@ impl Results {
         }
         #[derive(Deserialize)]
         struct Written {
-            command: String,
+            measured_by: String,
             measured: Vec<One>,
         }
         let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -197,17 +203,17 @@ impl Results {
             Ok(Measured { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, made, rounds })
         };
         let measured = written.measured.into_iter().map(of).collect::<anyhow::Result<Vec<Measured>>>()?;
-        Ok(Results { command: written.command, measured })
+        Ok(Results { measured_by: written.measured_by, measured })
     }
 
     /// The page and its pictures, in the output folder and, with `--write`, in docs/.
     fn show(&self, figure: &Figure, args: &TalesArgs) -> anyhow::Result<ExitCode> {
-        let Results { command, measured } = self;
-        page::write(&args.out, &args.out, figure, measured, command)?;
+        let Results { measured_by, measured } = self;
+        page::write(&args.out, &args.out, figure, measured, measured_by)?;
         if args.write {
-            page::write(Path::new("docs/results"), Path::new("docs/images"), figure, measured, command)?;
+            page::write(Path::new("docs/results"), Path::new("docs/images"), figure, measured, measured_by)?;
         }
-        print!("{}", page::page(figure, measured, command, ""));
+        print!("{}", page::page(figure, measured, measured_by, ""));
         let whole = measured.iter().all(|one| !one.peak_disturbed && one.rounds.iter().any(Round::counts));
         Ok(if whole { ExitCode::SUCCESS } else { ExitCode::from(3) })
     }
@@ -246,7 +252,7 @@ pub fn run(args: &TalesArgs) -> anyhow::Result<ExitCode> {
         }
         other => other?,
     };
-    let results = Results { command: command(args), measured };
+    let results = Results::new(&command(args), measured);
     std::fs::write(&raw, serde_json::to_string(&results)?)?;
     results.show(&figure, args)
 }

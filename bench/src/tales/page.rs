@@ -26,7 +26,7 @@ pub fn write(
     pictures: &Path,
     figure: &Figure,
     measured: &[Measured],
-    command: &str,
+    measured_by: &str,
 ) -> anyhow::Result<()> {
     for app in apps(measured) {
         let path = pictures.join(picture(figure, app));
@@ -35,12 +35,12 @@ pub fn write(
     }
     let beside = if pages == pictures { "" } else { "../images/" };
     let path = pages.join(format!("tales-{}.md", figure.file()));
-    let text = page(figure, measured, command, beside);
+    let text = page(figure, measured, measured_by, beside);
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The page; `beside`: the way from it to its pictures.
-pub fn page(figure: &Figure, measured: &[Measured], command: &str, beside: &str) -> String {
+/// The page; `measured_by`: its last line; `beside`: the way from it to its pictures.
+pub fn page(figure: &Figure, measured: &[Measured], measured_by: &str, beside: &str) -> String {
     let mut text = format!(
         "# Tales of the Tail, {}: {}\n\nThe paper: {}\n\nHere: {}\n\n",
         figure.name(),
@@ -91,9 +91,7 @@ pub fn page(figure: &Figure, measured: &[Measured], command: &str, beside: &str)
         }
         let _ = writeln!(text, "\n![{}]({beside}{})\n", app.words(), picture(figure, app));
     }
-    let facts: Vec<String> = crate::machine::host().into_iter().map(|(what, is)| format!("{what} {is}")).collect();
-    let day = crate::machine::said("date", &["-u", "+%F"]);
-    let _ = writeln!(text, "Measured on {day} by `{command}`; {}.", facts.join(", "));
+    let _ = writeln!(text, "{measured_by}");
     text
 }
 
@@ -229,8 +227,8 @@ mod tests {
             rounds,
         };
         let dir = tempfile::tempdir().unwrap();
-        let results = Results { command: "bench".into(), measured: vec![one] };
-        write(dir.path(), dir.path(), &figure, &results.measured, "bench").unwrap();
+        let results = Results { measured_by: "Measured by bench.".into(), measured: vec![one] };
+        write(dir.path(), dir.path(), &figure, &results.measured, &results.measured_by).unwrap();
         let text = std::fs::read_to_string(dir.path().join("tales-figure-6.md")).unwrap();
         let picture = std::fs::read_to_string(dir.path().join("tales-figure-6-null-rpc.svg")).unwrap();
         assert!(text.contains("(tales-figure-6-null-rpc.svg)") && picture.contains("<polyline"), "{picture}");
@@ -239,7 +237,7 @@ mod tests {
         std::fs::write(&kept, serde_json::to_string(&results).unwrap()).unwrap();
         let read = Results::read(&figure, &kept).unwrap();
         std::fs::remove_file(dir.path().join("tales-figure-6-null-rpc.svg")).unwrap();
-        write(dir.path(), dir.path(), &figure, &read.measured, &read.command).unwrap();
+        write(dir.path(), dir.path(), &figure, &read.measured, &read.measured_by).unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("tales-figure-6-null-rpc.svg")).unwrap(), picture);
         assert_eq!(std::fs::read_to_string(dir.path().join("tales-figure-6.md")).unwrap(), text);
         let other = Results::read(&Experiment::Workers.figure(), &kept).unwrap_err().to_string();

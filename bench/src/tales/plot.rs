@@ -15,8 +15,8 @@ pub fn draw(path: &Path, title: &str, measured: &[&Measured]) -> anyhow::Result<
         points: &round.ccdf,
         colour: Palette99::COLORS[i % Palette99::COLORS.len()],
     });
-    let ideal =
-        rounds.first().map(|(_, round)| Curve { name: "ideal", points: &round.ideal_ccdf, colour: (77, 77, 77) });
+    let name = rounds.first().map_or(String::new(), |(name, _)| format!("ideal: {name}"));
+    let ideal = rounds.first().map(|(_, round)| Curve { name: &name, points: &round.ideal_ccdf, colour: (77, 77, 77) });
     let curves: Vec<Curve<'_>> = lines.chain(ideal).collect();
     std::fs::write(path, ccdf(title, "latency, us", "share of the requests above it", &curves)?)?;
     Ok(())

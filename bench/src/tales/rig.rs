@@ -17,6 +17,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tailsight_host::Stat;
 use tailsight_load::{Arrivals, Driver, Endpoint, Plan, Prepared, Protocol, Rate, Receive, Size, Wait, Workload};
+use tailsight_measure::capacity::{ANSWERED, halve};
 use tailsight_testbed::netns::{Pair, SERVER_V4};
 use tailsight_testbed::process::{pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
@@ -48,8 +49,8 @@ const LOOK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_m
 const OTHERWISE: Duration = Duration::from_millis(400);
 /// How long before its end what is recorded is no longer measured.
 const BESIDE: Duration = Duration::from_millis(100);
-/// A load of which less is answered is above the peak.
-const ANSWERED: f64 = 0.95;
+/// How long a process may take to stop.
+const STOPS_IN: Duration = Duration::from_secs(2);
 /// When a datagram of such a load is given up.
 const LOST_AFTER_NS: u64 = 5_000_000;
 /// Outstanding requests on each connection of a closed loop.
@@ -261,11 +262,15 @@ impl<'a> Rig<'a> {
     /// answers and serves less than it can; that is not its peak.
     fn peak(&self, run: &Path) -> anyhow::Result<Served> {
         let mut most = Served { per_s: 0.0, others: 0.0, busy: 0.0 };
+        // Of the loads that were not answered in full: only those could have been more without other programs.
         let mut others = Vec::new();
         self.recording(LOOKING, run, |recorder| {
             let began = Instant::now();
-            let (mut low, mut high) = PEAK_BETWEEN;
-            let mut answers = |rate: f64| {
+            let mut failed: Option<(f64, f64)> = None;
+            halve([PEAK_BETWEEN.0, PEAK_BETWEEN.1], ENOUGH, |rate| {
+                if began.elapsed() + LOOK.0 + LOOK.1 + OTHERWISE > LOOKING {
+                    return Ok(None);
+                }
                 let mut plan = self.plan(Arrivals::FIXED, rate, 1, Duration::from_secs(30));
                 plan.lost_after_ns = LOST_AFTER_NS;
                 // What the load before left in the server's socket may delay the first replies for too long.
@@ -273,27 +278,19 @@ impl<'a> Rig<'a> {
                 std::thread::sleep(LOOK.0);
                 let served = self.served(&drivers, recorder, LOOK.1)?;
                 drivers.into_iter().for_each(|driver| drop(driver.stop()));
-                others.push(served.others);
                 if served.per_s > most.per_s {
                     most = served;
                 }
-                anyhow::Ok(served.per_s >= rate * ANSWERED)
-            };
-            // Two more loads still fit into the recording.
-            while began.elapsed() + (LOOK.0 + LOOK.1 + OTHERWISE) * 2 < LOOKING && high > low * ENOUGH {
-                let rate = (low * high).sqrt();
-                // A second time when it does not: something else may have had the core.
-                if answers(rate)? || answers(rate)? {
-                    low = rate;
-                } else {
-                    high = rate;
+                let answered = served.per_s >= rate * ANSWERED;
+                match failed {
+                    Some((before, least)) if before == rate && !answered => others.push(least.min(served.others)),
+                    _ => failed = (!answered).then_some((rate, served.others)),
                 }
-            }
-            Ok(())
+                anyhow::Ok(Some(answered))
+            })
         })?;
-        // All of them led to it.
-        let others = others.iter().sum::<f64>() / others.len() as f64;
-        Ok(Served { others, ..most })
+        let n = others.len().max(1) as f64;
+        Ok(Served { others: others.iter().sum::<f64>() / n, ..most })
     }
 
     /// Poisson arrivals, recorded into `run` for `time`.
@@ -419,7 +416,16 @@ pub struct Stopped(Pid);
 impl Stopped {
     fn new(pid: &Pid) -> anyhow::Result<Self> {
         kill(*pid, Signal::SIGSTOP).with_context(|| format!("cannot stop process {pid}"))?;
-        Ok(Self(*pid))
+        let stopped = Self(*pid);
+        // Until it has taken the signal it still waits for connections, and a connection that wakes it wakes no other worker.
+        let began = Instant::now();
+        while !matches!(Stat::of_process(pid.as_raw().cast_unsigned()).and_then(|stat| stat.state()), Some('T')) {
+            if began.elapsed() > STOPS_IN {
+                bail!("process {pid} did not stop in {} s", STOPS_IN.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(stopped)
     }
 }
 
