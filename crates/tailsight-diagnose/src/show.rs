@@ -42,6 +42,9 @@ pub struct Shown {
     pub from_ns: u64,
     /// The leg's length.
     pub latency_ns: u64,
+    /// Of all legs: what an ideal server would have taken for it, on the same arrivals. Absent for one leg, and where no queue fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ideal_ns: Option<u64>,
     /// The part of the run's complete messages that are faster.
     pub faster: f64,
     /// Complete messages of the run.
@@ -183,6 +186,7 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>
         tid: of.tid,
         from_ns,
         latency_ns: to_ns - from_ns,
+        ideal_ns: None,
         faster: place as f64 / ranked.len() as f64,
         messages: ranked.len() as u64,
         reference_ns: usual.mean_ns,

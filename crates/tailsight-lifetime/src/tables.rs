@@ -41,7 +41,8 @@ impl Error {
 const ROWS: usize = 100_000;
 
 /// Columns that may be null, whether or not the first messages have them all.
-const NULLABLE: [&str; 24] = [
+const NULLABLE: [&str; 25] = [
+    "ideal_ns",
     "t1_t2_ns",
     "t2_t3_ns",
     "t3_t4_ns",
@@ -68,12 +69,13 @@ const NULLABLE: [&str; 24] = [
     "total_ns",
 ];
 
-/// Writes both tables into a directory.
+/// Writes both tables into a directory. `ideal_ns`: what an ideal server would have taken for each message, by its id; empty where
+/// no queue fits the server.
 ///
 /// # Errors
 /// [`Error::Write`].
-pub fn write(dir: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
-    messages(&dir.join("messages.parquet"), lifetimes)?;
+pub fn write(dir: &Path, lifetimes: &Lifetimes, ideal_ns: &[Option<u64>]) -> Result<(), Error> {
+    messages(&dir.join("messages.parquet"), lifetimes, ideal_ns)?;
     parts(&dir.join("lifetimes.parquet"), lifetimes)?;
     // Most servers only answer.
     if lifetimes.sent.is_empty() { Ok(()) } else { sent(&dir.join("sent.parquet"), lifetimes) }
@@ -141,7 +143,7 @@ fn chunks(n: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     (0..n.max(1)).step_by(ROWS).map(move |from| from..(from + ROWS).min(n).max(from.min(n)))
 }
 
-fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
+fn messages(path: &Path, lifetimes: &Lifetimes, ideal_ns: &[Option<u64>]) -> Result<(), Error> {
     table(
         path,
         chunks(lifetimes.messages.len()).map(|range| {
@@ -162,6 +164,7 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
             let between = |i: usize| -> ArrayRef {
                 Arc::new(rows.iter().map(|m| m.stages().map(|stages| stages[i])).collect::<UInt64Array>())
             };
+            let ideal = |m: &Message| ideal_ns.get(m.id as usize).copied().flatten();
             let is_framed = |m: &Message| lifetimes.framing.is_some() && m.flags & flags::UNFRAMED == 0;
             let framed = |f: fn(&Message) -> Option<u32>| -> ArrayRef {
                 Arc::new(rows.iter().map(|m| f(m).filter(|_| is_framed(m))).collect::<UInt32Array>())
@@ -210,6 +213,7 @@ fn messages(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                 ("t3_t4_ns", between(2)),
                 ("t4_t5_ns", between(3)),
                 ("t5_t6_ns", between(4)),
+                ("ideal_ns", Arc::new(rows.iter().map(ideal).collect::<UInt64Array>())),
             ]
         }),
     )
@@ -290,7 +294,7 @@ mod tests {
         for i in (1..lifetimes.owners.len()).step_by(2) {
             lifetimes.owners[i] = lifetimes.owners[i - 1].clone();
         }
-        write(dir.path(), &lifetimes).unwrap();
+        write(dir.path(), &lifetimes, &[]).unwrap();
         let file = File::open(dir.path().join("lifetimes.parquet")).unwrap();
         let (mut seen, mut sums) = (std::collections::HashSet::new(), std::collections::HashMap::new());
         for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
@@ -317,6 +321,27 @@ mod tests {
                 let parts: u64 = lifetimes.part_slice(m.id, leg).iter().map(|p| p.ns).sum();
                 assert_eq!(sums.get(&(m.id, leg.name().to_owned())).copied().unwrap_or(0), parts, "message {}", m.id);
             }
+        }
+    }
+
+    #[test]
+    fn the_ideal_of_a_message_is_in_its_row_and_null_where_there_is_none() {
+        let (dir, lifetimes) = (tempfile::tempdir().unwrap(), golden());
+        let n = lifetimes.messages.len();
+        let some: Vec<Option<u64>> = (0..n as u64).map(|id| (id % 3 > 0).then_some(1_000 + id)).collect();
+        for given in [&some[..], &[]] {
+            write(dir.path(), &lifetimes, given).unwrap();
+            let file = File::open(dir.path().join("messages.parquet")).unwrap();
+            let mut rows = 0;
+            for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+                let batch = batch.unwrap();
+                let column = batch.column_by_name("ideal_ns").unwrap();
+                for ideal_ns in column.as_primitive::<arrow_array::types::UInt64Type>() {
+                    assert_eq!(ideal_ns, given.get(rows).copied().flatten(), "row {rows}");
+                    rows += 1;
+                }
+            }
+            assert_eq!(rows, n);
         }
     }
 

@@ -1,9 +1,12 @@
 //! How many requests a second a server can do, found by saturating it (Tales of the Tail §3.2). In: a plan, and the server's
 //! CPU time where it can be read. Out: the peak with an interval, and from it the service time; or why it was never reached.
 //!
-//! A closed loop with more and more requests outstanding, until twice as many gain no more than [`GAIN`]. Then [`WINDOWS`]
-//! windows at that. The client must have had time to spare, or the server must be seen to have had none: else the peak is the
-//! client's.
+//! Over streams: a closed loop with more and more requests outstanding, until twice as many gain no more than [`GAIN`]. Over
+//! datagrams, which a server that has too many of them drops: an open loop with a higher and higher rate, until less than
+//! [`ANSWERED`] of it is answered. Then [`WINDOWS`] windows there. The client must have had time to spare, or the server must be
+//! seen to have had none: else the peak is the client's.
+
+mod open;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +14,8 @@ use serde::{Deserialize, Serialize};
 use tailsight_load::{Arrivals, Outcome, Plan};
 
 use crate::Error;
+
+pub use self::open::{ANSWERED, halve};
 
 /// Twice as many requests outstanding must gain more than this, or the peak is reached.
 pub const GAIN: f64 = 0.03;
@@ -42,9 +47,12 @@ pub struct Calibration {
     pub ci95_per_s: [f64; 2],
     /// Each window's.
     pub windows_per_s: Vec<f64>,
-    /// Requests outstanding on a connection and requests answered a second, on the way to the peak.
+    /// Over streams: requests outstanding on a connection and requests answered a second, on the way to the peak.
     pub steps: Vec<(u32, f64)>,
-    /// Requests outstanding on a connection at the peak.
+    /// Over datagrams: requests sent and requests answered a second, on the way to the peak.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<(f64, f64)>,
+    /// Requests outstanding on a connection at the peak; over datagrams the most that may be.
     pub outstanding: u32,
     /// Connections.
     pub connections: u32,
@@ -69,15 +77,34 @@ pub enum Peak {
     Never(String),
 }
 
+/// What is asked in a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Asked {
+    /// So many requests outstanding on each connection.
+    Outstanding(u32),
+    /// So many requests a second, whatever is answered.
+    PerSecond(f64),
+}
+
 /// One window.
 struct Window {
+    /// Requests answered a second.
     per_s: f64,
+    /// Requests sent a second.
+    sent_per_s: f64,
     client_cpu: f64,
     server_cpu: Option<f64>,
 }
 
+/// On the way to a peak: each window, and where the peak is; or why there is none.
+struct Way {
+    steps: Vec<(u32, f64)>,
+    rates: Vec<(f64, f64)>,
+    at: Asked,
+}
+
 /// Finds the peak. `plan` says whom, what and over how many connections; `server_cpu_ns` reads the CPU time of the server's
-/// workers so far. `step` is told each window as it ends: requests outstanding on a connection, requests/s.
+/// workers so far. `step` is told each window as it ends: what was asked, and requests answered a second.
 ///
 /// # Errors
 /// [`Error::Load`] when a load cannot be started, [`Error::Interrupted`].
@@ -87,13 +114,13 @@ pub fn calibrate(
     window_ns: u64,
     mut server_cpu_ns: impl FnMut() -> Option<u64>,
     stop: &AtomicBool,
-    mut step: impl FnMut(u32, f64),
+    mut step: impl FnMut(Asked, f64),
 ) -> Result<Peak, Error> {
     let mut plan = plan.clone();
     plan.duration_ns = Some(window_ns);
-    let mut one = |outstanding: u32| -> Result<Result<Window, String>, Error> {
-        plan.arrivals = Arrivals::Closed(outstanding);
-        plan.outstanding = outstanding;
+    let datagrams = plan.target.is_datagram();
+    let mut one = |asked: Asked| -> Result<Result<Window, String>, Error> {
+        ask(&mut plan, asked);
         let before = server_cpu_ns();
         let outcome = tailsight_load::run(plan.clone(), stop, |_| {}).map_err(Error::Load)?;
         plan.workload.preload = false;
@@ -101,44 +128,66 @@ pub fn calibrate(
             return Err(Error::Interrupted("interrupted before the peak was found".into()));
         }
         let used = before.zip(server_cpu_ns()).map(|(before, after)| after.saturating_sub(before));
-        let window = window(&outcome, used, workers);
+        let window = match asked {
+            Asked::Outstanding(_) => closed_window(&outcome, used, workers),
+            Asked::PerSecond(_) => open::window(&outcome, used, workers),
+        };
         if let Ok(window) = &window {
-            step(outstanding, window.per_s);
+            step(asked, window.per_s);
         }
         Ok(window)
     };
+    let way = if datagrams { open::way(&mut one)? } else { closed_way(&mut one)? };
+    let way = match way {
+        Ok(way) => way,
+        Err(why) => return Ok(Peak::Never(why)),
+    };
+    let mut windows = Vec::with_capacity(WINDOWS);
+    for _ in 0..WINDOWS {
+        match one(way.at)? {
+            Ok(window) => windows.push(window),
+            Err(why) => return Ok(Peak::Never(why)),
+        }
+    }
+    Ok(conclude(&plan, workers, way, &windows))
+}
+
+/// Has a plan ask for this.
+fn ask(plan: &mut Plan, asked: Asked) {
+    match asked {
+        Asked::Outstanding(n) => (plan.arrivals, plan.outstanding) = (Arrivals::Closed(n), n),
+        Asked::PerSecond(per_s) => open::ask(plan, per_s),
+    }
+}
+
+/// More and more requests outstanding, until they gain nothing.
+fn closed_way(
+    one: &mut impl FnMut(Asked) -> Result<Result<Window, String>, Error>,
+) -> Result<Result<Way, String>, Error> {
     let mut steps: Vec<(u32, f64)> = Vec::new();
     let mut outstanding = 1;
     loop {
-        let per_s = match one(outstanding)? {
+        let per_s = match one(Asked::Outstanding(outstanding))? {
             Ok(window) => window.per_s,
-            Err(why) => return Ok(Peak::Never(why)),
+            Err(why) => return Ok(Err(why)),
         };
         steps.push((outstanding, per_s));
         if flat(&steps) {
             break;
         }
         if outstanding >= MOST {
-            let why = format!(
+            return Ok(Err(format!(
                 "never saturated: at {outstanding} requests outstanding on each connection the rate still rises; use \
                  more --connections"
-            );
-            return Ok(Peak::Never(why));
+            )));
         }
         outstanding *= 2;
     }
     let best = steps.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1, 0.0)).0;
-    let mut windows = Vec::with_capacity(WINDOWS);
-    for _ in 0..WINDOWS {
-        match one(best)? {
-            Ok(window) => windows.push(window),
-            Err(why) => return Ok(Peak::Never(why)),
-        }
-    }
-    Ok(conclude(&plan, workers, steps, best, &windows))
+    Ok(Ok(Way { steps, rates: vec![], at: Asked::Outstanding(best) }))
 }
 
-fn window(outcome: &Outcome, server_ns: Option<u64>, workers: usize) -> Result<Window, String> {
+fn closed_window(outcome: &Outcome, server_ns: Option<u64>, workers: usize) -> Result<Window, String> {
     let (ns, counts) = (outcome.duration_ns().max(1) as f64, outcome.counts);
     let bad = counts.error + counts.wrong + counts.closed + counts.garbage + counts.lost;
     let answered = answered(counts.sent, outcome.plan.connections, outcome.plan.outstanding);
@@ -151,10 +200,17 @@ fn window(outcome: &Outcome, server_ns: Option<u64>, workers: usize) -> Result<W
                 .into(),
         );
     }
-    // The drain is part of the process's time, not of the sending; it is short beside a window.
-    let client_cpu = outcome.threads.iter().map(|t| t.treatment.cpu_ns as f64 / ns).fold(0.0, f64::max);
-    let server_cpu = server_ns.map(|used| used as f64 / ns / workers as f64);
-    Ok(Window { per_s: answered as f64 / ns * 1e9, client_cpu, server_cpu })
+    Ok(Window::of(outcome, server_ns, workers, answered as f64 / ns * 1e9))
+}
+
+impl Window {
+    fn of(outcome: &Outcome, server_ns: Option<u64>, workers: usize, per_s: f64) -> Self {
+        let ns = outcome.duration_ns().max(1) as f64;
+        // The drain is part of the process's time, not of the sending; it is short beside a window.
+        let client_cpu = outcome.threads.iter().map(|t| t.treatment.cpu_ns as f64 / ns).fold(0.0, f64::max);
+        let server_cpu = server_ns.map(|used| used as f64 / ns / workers as f64);
+        Self { per_s, sent_per_s: outcome.counts.sent as f64 / ns * 1e9, client_cpu, server_cpu }
+    }
 }
 
 /// Replies that came while requests were sent. A closed loop then has all that it may have outstanding; the replies to those come
@@ -170,7 +226,7 @@ fn flat(steps: &[(u32, f64)]) -> bool {
     best > 0.0 && one.1 < best * (1.0 + GAIN) && two.1 < best * (1.0 + GAIN)
 }
 
-fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u32, windows: &[Window]) -> Peak {
+fn conclude(plan: &Plan, workers: usize, way: Way, windows: &[Window]) -> Peak {
     let n = windows.len() as f64;
     let mean = |of: &dyn Fn(&Window) -> f64| windows.iter().map(of).sum::<f64>() / n;
     let peak = mean(&|w| w.per_s);
@@ -180,9 +236,12 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
     let server_cpu = windows.iter().map(|w| w.server_cpu).sum::<Option<f64>>().map(|sum| sum / n);
     match server_cpu {
         Some(busy) if busy < SERVER_BUSY => {
+            let more = match way.at {
+                Asked::Outstanding(_) => "more requests outstanding",
+                Asked::PerSecond(_) => "a higher rate",
+            };
             return Peak::Never(format!(
-                "never saturated: at {peak:.0} requests/s, which more requests outstanding did not raise, the \
-                 server's {workers} workers \
+                "never saturated: at {peak:.0} requests/s, which {more} did not raise, the server's {workers} workers \
                  were busy for {:.0} % of the time; give the client more --threads and --connections, or cores of its \
                  own",
                 busy * 100.0
@@ -208,6 +267,14 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
             half / peak * 100.0
         ));
     }
+    if let Asked::PerSecond(asked) = way.at
+        && peak > asked * open::ALL
+    {
+        return Peak::Never(format!(
+            "not steady: {asked:.0} requests/s were not answered in full while the peak was looked for, and were in the \
+             windows after; use longer windows (--window), or an idle machine"
+        ));
+    }
     let service = |per_s: f64| (workers as f64 * 1e9 / per_s).round() as u64;
     Peak::Found(Box::new(Calibration {
         schema: 1,
@@ -216,8 +283,12 @@ fn conclude(plan: &Plan, workers: usize, steps: Vec<(u32, f64)>, outstanding: u3
         peak_per_s: peak,
         ci95_per_s: [peak - half, peak + half],
         windows_per_s: windows.iter().map(|w| w.per_s).collect(),
-        steps,
-        outstanding,
+        steps: way.steps,
+        rates: way.rates,
+        outstanding: match way.at {
+            Asked::Outstanding(n) => n,
+            Asked::PerSecond(_) => plan.outstanding,
+        },
         connections: plan.connections,
         workers,
         service_ns: service(peak),
@@ -236,7 +307,11 @@ mod tests {
     }
 
     fn windows(rates: [f64; WINDOWS], client_cpu: f64, server_cpu: Option<f64>) -> Vec<Window> {
-        rates.map(|per_s| Window { per_s, client_cpu, server_cpu }).into()
+        rates.map(|per_s| Window { per_s, sent_per_s: per_s, client_cpu, server_cpu }).into()
+    }
+
+    fn way(steps: &[(u32, f64)]) -> Way {
+        Way { steps: steps.to_vec(), rates: vec![], at: Asked::Outstanding(1) }
     }
 
     const STEADY: [f64; WINDOWS] = [99e3, 100e3, 101e3, 100e3, 99e3, 101e3, 100e3];
@@ -257,7 +332,7 @@ mod tests {
 
     #[test]
     fn the_service_time_is_the_peak_inverted_with_its_interval() {
-        let Peak::Found(c) = conclude(&plan(), 2, vec![(1, 1e5)], 1, &windows(STEADY, 0.5, None)) else { panic!() };
+        let Peak::Found(c) = conclude(&plan(), 2, way(&[(1, 1e5)]), &windows(STEADY, 0.5, None)) else { panic!() };
         assert_eq!((c.peak_per_s, c.service_ns), (100e3, 20_000));
         // Standard deviation 816, of the mean 309; times 2.447: 755.
         assert!((c.ci95_per_s[1] - 100_755.0).abs() < 1.0, "{:?}", c.ci95_per_s);
@@ -266,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_peak_that_may_be_the_clients_is_none() {
-        let why = |windows: &[Window]| match conclude(&plan(), 1, vec![(1, 1e5)], 1, windows) {
+        let why = |windows: &[Window]| match conclude(&plan(), 1, way(&[(1, 1e5)]), windows) {
             Peak::Never(why) => why,
             Peak::Found(peak) => panic!("{peak:?}"),
         };
@@ -275,6 +350,16 @@ mod tests {
         let wild = [50e3, 150e3, 100e3, 60e3, 140e3, 100e3, 90e3];
         assert!(why(&windows(wild, 0.5, Some(1.0))).contains("not steady"));
         // A busy client does no harm where the server is seen to be saturated.
-        assert!(matches!(conclude(&plan(), 1, vec![], 1, &windows(STEADY, 0.99, Some(0.99))), Peak::Found(_)));
+        assert!(matches!(conclude(&plan(), 1, way(&[]), &windows(STEADY, 0.99, Some(0.99))), Peak::Found(_)));
+    }
+
+    #[test]
+    fn a_rate_that_was_refused_and_is_answered_later_is_no_peak() {
+        let way = |per_s| Way { steps: vec![], rates: vec![], at: Asked::PerSecond(per_s) };
+        let steady = windows(STEADY, 0.5, None);
+        let Peak::Never(why) = conclude(&plan(), 1, way(100.5e3), &steady) else { panic!() };
+        assert!(why.contains("100500 requests/s were not answered in full"), "{why}");
+        let Peak::Found(peak) = conclude(&plan(), 1, way(104e3), &steady) else { panic!() };
+        assert_eq!((peak.peak_per_s, peak.outstanding), (100e3, plan().outstanding));
     }
 }

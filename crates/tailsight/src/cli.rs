@@ -203,6 +203,10 @@ pub struct Diagnose {
     /// Also print the most frequent causes by percentile, what was queued ahead, and what ran on each core
     #[arg(long)]
     pub more: bool,
+    /// Also the load at which the ideal server passes this for the total leg, and the recorded one, such as 'p99<1ms'; and the cores
+    /// that packets and requests need
+    #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Objective>(), conflicts_with_all = ["against", "without"], help_heading = "Analysis")]
+    pub slo: Option<tailsight_diagnose::ideal::Objective>,
     /// Print JSON (schema 1)
     #[arg(long)]
     pub json: bool,

@@ -5,68 +5,15 @@
 //! messages are served again with shorter or longer gaps: by the ideal server, and by workers that are as slow and as often delayed as
 //! the recorded ones.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
 use tailsight_lifetime::timelines::work::Work;
 use tailsight_lifetime::{Analysis, Leg};
 use tailsight_queue::{Percentile, Sorted};
-use tailsight_units::parse;
 
+use super::answer::{Capacity, Objective};
 use super::what_if::WhatIf;
 use super::{Fit, latencies_at};
 use crate::Error;
 use crate::diagnose::CauseOf;
-
-/// A percentile and what it may be at most.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Objective {
-    /// Above 0 and below 1.
-    pub quantile: f64,
-    /// Ns.
-    pub at_most_ns: u64,
-}
-
-impl FromStr for Objective {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (quantile, at_most_ns) = parse::objective(text).map_err(|wrong| wrong.to_string())?;
-        Ok(Self { quantile, at_most_ns })
-    }
-}
-
-impl fmt::Display for Objective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", tailsight_queue::predict::name(self.quantile))
-    }
-}
-
-/// What the objective allows, and what the load needs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Capacity {
-    /// The objective.
-    pub objective: Objective,
-    /// Messages a second in the run, and the percentile then, ns.
-    pub per_s: f64,
-    /// See `per_s`.
-    pub measured_ns: u64,
-    /// Messages a second at which the ideal server passes the objective; null when it does at the lowest load looked at.
-    pub ideal_per_s: Option<f64>,
-    /// The recorded server, by its messages served again; likewise.
-    pub replayed_per_s: Option<f64>,
-    /// Messages a second at which the workers have no time left.
-    pub saturated_per_s: f64,
-    /// What a packet and what a message cost, ns: receiving it; and serving it, in user space and in the kernel.
-    pub packet_ns: f64,
-    /// See `packet_ns`.
-    pub request_ns: f64,
-    /// Cores that these keep busy at the run's load.
-    pub packet_cores: f64,
-    /// See `packet_cores`.
-    pub request_cores: f64,
-}
 
 /// The lowest load looked at, to that of the run; how exactly the passing is found.
 const LOWEST: f64 = 0.01;

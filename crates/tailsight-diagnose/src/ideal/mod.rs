@@ -27,8 +27,8 @@ use tailsight_queue::predict::name;
 use tailsight_queue::{Discipline, Percentile, Request, Server, Sorted, rng, simulate};
 
 use crate::Error;
-pub use answer::{Inherent, OfDiagnosis, WhatIf};
-pub use capacity::{Capacity, Objective, capacity};
+pub use answer::{Capacity, Inherent, Objective, OfDiagnosis, WhatIf};
+pub use capacity::capacity;
 pub use fit::{Fit, Known, Queues, fit};
 pub use of_diagnosis::{OfRun, fill, of_run, without};
 pub use peel::Named;

@@ -36,6 +36,13 @@ pub struct OfRun {
     ideal_ns: BTreeMap<String, u64>,
 }
 
+impl OfRun {
+    /// What it would have taken for each message, ns, by the message's id; `None` of one whose arrival was not seen.
+    pub fn by_id(&self) -> &[Option<u64>] {
+        &self.by_id
+    }
+}
+
 /// Asks the ideal server of a run, which takes no diagnosis; `None` where no queue fits.
 pub fn of_run(analysis: &Analysis) -> Option<OfRun> {
     let messages = &analysis.lifetimes.messages;
@@ -65,7 +72,7 @@ pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, of
     for cause in &mut diagnosis.causes {
         cause.of_excess = excess.map(|ns| cause.deviation_ns as f64 / ns as f64);
     }
-    let mut said = OfDiagnosis { model, focus, all, replayed_ns: BTreeMap::new(), what_if: Vec::new() };
+    let mut said = OfDiagnosis { model, focus, all, replayed_ns: BTreeMap::new(), what_if: Vec::new(), capacity: None };
     if diagnosis.more.is_some() {
         what_ifs(diagnosis, analysis, causes, &mut said);
     }

@@ -238,7 +238,7 @@ fn a_run_on_disk_has_its_clocks() {
     let analysis = Analysis::of(&mut run).unwrap();
     assert_eq!(analysis.lifetimes.messages.len(), 20);
     assert!(analysis.lifetimes.messages.iter().all(|m| m.nic_ns.abs_diff(m.driver_ns - 1_500) <= 2));
-    tailsight_lifetime::tables::write(&path, &analysis.lifetimes).unwrap();
+    tailsight_lifetime::tables::write(&path, &analysis.lifetimes, &[]).unwrap();
     // Without its clocks the stamps have no place, and the run says what it lacks.
     std::fs::remove_file(path.join("nic_clocks.arrow")).unwrap();
     let mut run = Run::open(&path).unwrap();

@@ -220,7 +220,7 @@ fn a_stage_that_is_first_missing_after_many_messages_is_exported() {
     let flow = Flow { key: FlowKey::of(&Event::default()), name: "flow".into(), messages: 0 };
     let lifetimes = Lifetimes::from_parts("server", messages, vec![flow], vec![], parts);
     let dir = tempfile::tempdir().unwrap();
-    tailsight_lifetime::tables::write(dir.path(), &lifetimes).unwrap();
+    tailsight_lifetime::tables::write(dir.path(), &lifetimes, &[]).unwrap();
 }
 
 /// The time of an owner in the receive leg of the only message, ns.

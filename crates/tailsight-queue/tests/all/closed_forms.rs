@@ -1,14 +1,17 @@
 //! Ten million requests of each model within 1 % of its closed form, or of a printed table.
 
 use tailsight_queue::formulas::{Md1, mg1_mean, mmc_mean, mmc_quantile};
-use tailsight_queue::{Discipline, Model, Sorted, rng, simulate};
+use tailsight_queue::{Discipline, Model, ServiceTimes, Sorted, rng, simulate};
 
 /// One mean service time.
 const UNIT: f64 = 1_000_000.0;
 const REQUESTS: usize = 10_000_000;
 
 fn served(model: &str, seed: u64) -> Sorted {
-    let model: Model = model.parse().unwrap();
+    served_by(&model.parse().unwrap(), seed)
+}
+
+fn served_by(model: &Model, seed: u64) -> Sorted {
     let requests = model.requests(UNIT, Discipline::Fifo, seed).unwrap().take(REQUESTS);
     Sorted::new(simulate(requests, model.server(Discipline::Fifo), &mut rng(seed, 4)).unwrap().ns)
 }
@@ -60,6 +63,16 @@ fn one_worker_with_other_service_times() {
         let sorted = served(&format!("M/{service}/1 60%"), 1);
         within_one_percent(sorted.mean(), 1.0 + 0.6 * second / (2.0 * 0.4), service);
     }
+}
+
+#[test]
+fn one_worker_with_measured_service_times() {
+    let measured: [u64; 8] = [900, 1_000, 1_100, 1_300, 2_000, 2_000, 4_500, 20_000];
+    let mut model: Model = "M/empirical/1 60%".parse().unwrap();
+    model.service = ServiceTimes::empirical(&measured).unwrap();
+    let mean = |power: i32| measured.iter().map(|ns| (*ns as f64).powi(power)).sum::<f64>() / measured.len() as f64;
+    let exact = mg1_mean(0.6, mean(2) / mean(1).powi(2));
+    within_one_percent(served_by(&model, 1).mean(), exact, "M/empirical/1 mean");
 }
 
 #[test]

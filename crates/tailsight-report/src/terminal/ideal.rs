@@ -200,6 +200,9 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     if share(focus.excess_ns, focus.mean_ns) < 20.0 {
         say("This server is at its ideal: only less load, more cores or cheaper requests shorten its tail", "  ");
     }
+    if let Some(capacity) = &ideal.capacity {
+        says_capacity(capacity, ideal.model.workers).iter().for_each(|text| say(text, "  "));
+    }
     out
 }
 
@@ -216,11 +219,13 @@ pub fn calibration(c: &Calibration, style: &Style) -> String {
         Some(share) => format!("the server was busy for {:.0} % of the time", share * 100.0),
         None => "saturation of the server is concluded from the rate alone (--pid checks its process)".into(),
     };
+    let asked = match c.rates.last() {
+        Some((per_s, _)) => format!("with {} requests/s sent over", units::count(per_s.round() as u64)),
+        None => format!("with {} requests outstanding on each of", c.outstanding),
+    };
     let windows = format!(
-        "mean of {} windows with {} requests outstanding on each of {} connections; {busy}, the busiest loading \
-         thread for {:.0} %",
+        "mean of {} windows {asked} {} connections; {busy}, the busiest loading thread for {:.0} %",
         c.windows_per_s.len(),
-        c.outstanding,
         c.connections,
         c.client_cpu * 100.0
     );

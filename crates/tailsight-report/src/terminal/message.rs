@@ -54,6 +54,14 @@ fn about(m: &Shown, style: &Style) -> Vec<String> {
     let mut out = vec![paint(style, "1", &head)];
     out.extend(wrap(&place, style.columns(), ""));
     out.extend(wrap(&who, style.columns(), ""));
+    if let Some(ideal_ns) = m.ideal_ns {
+        // Never more than it took: an ideal server charges each message the mean.
+        let inherent = ideal_ns.min(m.latency_ns);
+        let excess = units::duration(m.latency_ns - inherent);
+        let text =
+            format!("an ideal server would also have taken {} of it; {excess} is excess", units::duration(inherent));
+        out.extend(wrap(&text, style.columns(), ""));
+    }
     if let Some(settings) = hurting(&m.settings) {
         out.extend(wrap(&format!("settings of the host that lengthen tails: {settings}"), style.columns(), ""));
     }

@@ -1,15 +1,22 @@
 //! `tailsight diagnose`: names the causes of a run's slow messages.
 
+use tailsight_diagnose::ideal::{Objective, capacity};
 use tailsight_diagnose::{Diagnosis, Error, Options, Titled};
+use tailsight_lifetime::Leg;
 use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more};
 use tailsight_units::format::duration;
 
 use crate::cli::Diagnose;
+use crate::commands::usage::or_usage;
 use crate::{Exit, pipeline, terminal};
 
 /// Diagnoses and prints.
 pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     // A wrong question is found before the run is read.
+    if args.slo.is_some() && args.question.leg.is_some_and(|leg| leg != Leg::Total) {
+        let why = "--slo is about the total leg; leave out --leg";
+        return or_usage(Err(tailsight_measure::Error::Contradiction(why.into())));
+    }
     let options = match pipeline::options(&args.question) {
         Ok(options) => Options { more: args.more, ..options },
         Err(error) => return not_available_or(error),
@@ -21,7 +28,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         [] => pipeline::diagnose_against(&opened, &options, against.as_ref()).map(|(diagnosis, _)| diagnosis),
         names => pipeline::diagnose_without(&opened, &options, names),
     };
-    let diagnosis = match found {
+    let mut diagnosis = match found {
         Ok(diagnosis) => diagnosis,
         Err(error) => {
             for warning in &opened.run.meta.warnings {
@@ -30,6 +37,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
             return not_available_or(error);
         }
     };
+    let allowed = args.slo.map_or(Ok(()), |objective| allow(&mut diagnosis, &opened, objective));
     if args.json {
         terminal::print_json(&diagnosis)?;
     } else {
@@ -45,8 +53,24 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     }
     Ok(match (pipeline::verdict(&diagnosis), args.fail_above) {
         (Exit::Done, Some(limit)) => gate(&diagnosis, limit),
+        // Said when everything else is.
+        (Exit::Done, None) => allowed.map_or_else(|why| not_available_or(why.into()), |()| Ok(Exit::Done))?,
         (exit, _) => exit,
     })
+}
+
+/// Adds the load that an objective allows.
+fn allow(diagnosis: &mut Diagnosis, opened: &pipeline::Opened, objective: Objective) -> Result<(), Error> {
+    let analysis = &opened.analysis;
+    let Some(ideal) = &mut diagnosis.ideal else {
+        let (app, why) = (
+            analysis.lifetimes.app.clone(),
+            "no queue fits this server, or it is not the total leg that is explained".to_owned(),
+        );
+        return Err(Error::NoIdeal { app, why });
+    };
+    ideal.capacity = Some(capacity(analysis, &analysis.work(), &ideal.model, objective)?);
+    Ok(())
 }
 
 /// The gate of `--fail-above`: not met when a row's whole interval is above `limit` ns. Unexplained time counts as a cause does: a

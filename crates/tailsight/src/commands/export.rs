@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
+use tailsight_diagnose::ideal::OfRun;
 use tailsight_diagnose::{Options, functions};
 use tailsight_lifetime::PathPart;
 use tailsight_report::export::{csv, firefox, otlp, perfetto, pprof};
@@ -114,7 +115,9 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn parquet(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
-    tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes)?;
+    let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis);
+    let ideal_ns = ideal.as_ref().map_or(&[][..], OfRun::by_id);
+    tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes, ideal_ns)?;
     for name in ["messages.parquet", "lifetimes.parquet"] {
         terminal::print(&format!("{}\n", dir.join(name).display()))?;
     }

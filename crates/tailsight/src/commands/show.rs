@@ -2,6 +2,7 @@
 
 use tailsight_diagnose::Error;
 use tailsight_diagnose::show::{Known, no_such, show};
+use tailsight_lifetime::Leg;
 use tailsight_report::terminal::message_of;
 
 use super::diagnose::not_available_or;
@@ -17,7 +18,7 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
     // A message that was not answered has its receive leg at least; only a leg that was asked for is insisted on.
     let message = lifetimes.messages.get(args.id as usize);
     if args.question.leg.is_none() && message.is_some_and(|m| m.latency(options.leg).is_none()) {
-        options.leg = tailsight_lifetime::Leg::Receive;
+        options.leg = Leg::Receive;
     }
     if message.is_none() {
         say!("tailsight: {}", no_such(lifetimes, options.leg, args.id));
@@ -33,6 +34,10 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
     let path = opened.analysis.path(args.id, options.leg);
     let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes };
     let mut shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
+    if options.leg == Leg::Total {
+        let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis);
+        shown.ideal_ns = ideal.and_then(|ideal| ideal.by_id().get(args.id as usize).copied().flatten());
+    }
     shown.settings.clone_from(&opened.run.meta.settings);
     if args.json {
         terminal::print_json(&shown)?;

@@ -114,6 +114,7 @@ pub const PAGES: &[Page] = &[
                 "what is hidden behind known causes",
                 "tailsight diagnose tailsight-run --without steal \\\n    --without interference:rustc",
             ),
+            ("and the load that an objective allows", "tailsight diagnose tailsight-run --slo 'p99<1ms'"),
             (
                 "exit 4 if a cause takes 1 ms more than before",
                 "tailsight diagnose after --against before --fail-above 1ms",

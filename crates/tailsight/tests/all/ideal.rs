@@ -215,6 +215,43 @@ fn an_objective_gives_loads_and_cores() {
 }
 
 #[test]
+fn a_message_says_what_an_ideal_server_would_have_taken() {
+    let run_dir = golden("memcached-requests");
+    let service_ns = json(&run(&["ideal", &run_dir, "--json", "--percentile", "p50"]))["model"]["service_ns"].as_u64();
+    let message = json(&run(&["show", &run_dir, "120", "--json"]));
+    let ideal_ns = message["ideal_ns"].as_u64();
+    assert!(ideal_ns.is_some() && ideal_ns >= service_ns, "{message}");
+    let text = run(&["show", &run_dir, "120"]);
+    assert!(
+        String::from_utf8_lossy(&text.stdout).contains("an ideal server would also have taken "),
+        "{}",
+        shown(&text)
+    );
+    // It is of the whole time in the server.
+    let received = json(&run(&["show", &run_dir, "120", "--json", "--leg", "receive"]));
+    assert!(received["latency_ns"].is_u64() && received["ideal_ns"].is_null(), "{received}");
+}
+
+#[test]
+fn a_diagnosis_has_the_capacity_that_ideal_has() {
+    let run_dir = golden("memcached-requests");
+    let slo = ["--slo", "p90:1ms"];
+    let said = json(&run(&[&["diagnose", &run_dir, "--focus", "p70..p100", "--json"], &slo[..]].concat()));
+    let ideal = json(&run(&[&["ideal", &run_dir, "--json", "--percentile", "p90"], &slo[..]].concat()));
+    assert!(ideal["capacity"].is_object() && said["ideal"]["capacity"] == ideal["capacity"], "{said}");
+    let text = run(&[&["diagnose", &run_dir, "--focus", "p70..p100"], &slo[..]].concat());
+    let text = String::from_utf8_lossy(&text.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains("Capacity: an ideal server keeps p90 within 1.00 ms up to") && text.contains("Cores: "),
+        "{text}"
+    );
+    let diagnose = |more: &[&'static str]| [&["diagnose", run_dir.as_str(), "--focus", "p70..p100"], more].concat();
+    fails(&diagnose(&["--slo", "p99.9:1ms"]), 3, &["p99.9 needs 3688 messages"]);
+    fails(&diagnose(&["--slo", "p90:1ms", "--leg", "receive"]), 2, &["total leg", "Usage: tailsight diagnose"]);
+    fails(&diagnose(&["--slo", "fast"]), 2, &["\"fast\" is not a latency objective"]);
+}
+
+#[test]
 fn measured_against_ideal_is_drawn() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ideal.svg").display().to_string();
@@ -335,6 +372,71 @@ fn a_calibration_finds_the_peak_of_a_server_that_serves_one_at_a_time() {
     // Of another protocol: refused.
     let other = ["load", "redis://127.0.0.1:1", "--utilisation", "50%", "--calibration", &path];
     fails(&other, 2, &["the calibration is of http"]);
+}
+
+/// Datagrams, of which one is answered at a time, each after 2 ms; its socket takes those that it has no time for, until it is full.
+fn sleeper_of_datagrams(takes: Duration) -> String {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("udp://{}", socket.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut datagram = [0; 65_536];
+        while let Ok((n, from)) = socket.recv_from(&mut datagram) {
+            std::thread::sleep(takes);
+            let _ = socket.send_to(&datagram[..n], from);
+        }
+    });
+    url
+}
+
+#[test]
+fn a_calibration_finds_the_peak_of_a_server_of_datagrams() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("peak.json").display().to_string();
+    let url = sleeper_of_datagrams(Duration::from_millis(2));
+    let args = ["ideal", "--calibrate", &url, "--protocol", "echo", "--window", "500ms", "-o", &path, "--json"];
+    let mut output = run(&args);
+    for _ in 0..2 {
+        if output.status.code() == Some(3) {
+            println!("{}", stderr(&output));
+            output = run(&args);
+        }
+    }
+    if output.status.code() == Some(3) {
+        return tailsight_testing::skip("the machine is too busy: three calibrations were not steady");
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let said = json(&output);
+    let service = said["service_ns"].as_u64().unwrap();
+    assert!((2_000_000..4_000_000).contains(&service), "{said}");
+    let rates: Vec<[f64; 2]> = serde_json::from_value(said["rates"].clone()).unwrap();
+    assert!(rates.len() > 4 && rates[0][0] == 100.0 && said["steps"].as_array().unwrap().is_empty(), "{said}");
+    // It is between a rate that was answered and one that was not.
+    let peak = said["peak_per_s"].as_f64().unwrap();
+    assert!(rates.iter().any(|[asked, is]| *asked > peak && is < asked), "{said}");
+    let text = run(&[
+        "load",
+        &url,
+        "--protocol",
+        "echo",
+        "--utilisation",
+        "50%",
+        "--calibration",
+        &path,
+        "--max-time",
+        "2s",
+        "--json",
+    ]);
+    let asked = json(&text)["rate"]["asked"].as_f64().unwrap();
+    assert!((asked / (0.5 * peak) - 1.0).abs() < 1e-6, "{}", shown(&text));
+    // Nobody is there.
+    let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let silent = format!("udp://{}", nobody.local_addr().unwrap());
+    let output = run(&["ideal", "--calibrate", &silent, "--protocol", "echo", "--window", "100ms"]);
+    assert!(matches!(output.status.code(), Some(1 | 3)), "{}", shown(&output));
+    // Slower than the first rate.
+    let slow = sleeper_of_datagrams(Duration::from_millis(50));
+    let args = ["ideal", "--calibrate", &slow, "--protocol", "echo", "--window", "300ms"];
+    fails(&args, 3, &["not even 100 requests/s are answered"]);
 }
 
 /// What the process of the next test runs: a server whose threads sleep. It ends by itself after two minutes.

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 use tailsight_load::Plan;
 use tailsight_measure::Address;
-use tailsight_measure::capacity::{Calibration, Peak, calibrate};
+use tailsight_measure::capacity::{Asked, Calibration, Peak, calibrate};
 
 use crate::cli_ideal::Ideal;
 use crate::commands::usage::or_usage;
@@ -39,7 +39,10 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
         args.window.as_nanos() as u64,
         || pid.and_then(cpu_ns),
         &stop,
-        |outstanding, per_s| say!("{outstanding:>5} outstanding on each connection: {per_s:.0} requests/s"),
+        |asked, per_s| match asked {
+            Asked::Outstanding(n) => say!("{n:>5} outstanding on each connection: {per_s:.0} requests/s"),
+            Asked::PerSecond(rate) => say!("{rate:>8.0} requests/s asked for: {per_s:.0} answered"),
+        },
     );
     match or_usage(found)? {
         Peak::Found(peak) => {
