@@ -11,7 +11,7 @@ mod open;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
-use tailsight_load::{Arrivals, Outcome, Plan};
+use tailsight_load::{Arrivals, Interval, Outcome, Plan};
 
 use crate::Error;
 
@@ -206,9 +206,15 @@ fn closed_window(outcome: &Outcome, server_ns: Option<u64>, workers: usize) -> R
 impl Window {
     fn of(outcome: &Outcome, server_ns: Option<u64>, workers: usize, per_s: f64) -> Self {
         let ns = outcome.duration_ns().max(1) as f64;
-        // The drain is part of the process's time, not of the sending; it is short beside a window.
-        let client_cpu = outcome.threads.iter().map(|t| t.treatment.cpu_ns as f64 / ns).fold(0.0, f64::max);
-        let server_cpu = server_ns.map(|used| used as f64 / ns / workers as f64);
+        // Of the time that the thread ran, with the drain.
+        let busy = |rows: &Vec<Interval>| {
+            let (cpu_ns, ran_ns) =
+                rows.iter().fold((0, 0), |(cpu, ran), row| (cpu + row.cpu_ns, ran + row.duration_ns));
+            cpu_ns as f64 / ran_ns.max(1) as f64
+        };
+        let client_cpu = outcome.intervals.iter().map(busy).fold(0.0, f64::max);
+        // Read around the window: connecting and the drain, both short beside it, are in it.
+        let server_cpu = server_ns.map(|used| (used as f64 / ns / workers as f64).min(1.0));
         Self { per_s, sent_per_s: outcome.counts.sent as f64 / ns * 1e9, client_cpu, server_cpu }
     }
 }
