@@ -68,9 +68,10 @@ pub struct RunArgs {
 
 /// `lab list`.
 pub fn list() {
-    for scenario in catalogue::all() {
+    let held_out = catalogue::held_out().into_iter().map(|scenario| (scenario, " (lab what-if only)"));
+    for (scenario, only) in catalogue::all().into_iter().map(|scenario| (scenario, "")).chain(held_out) {
         let expected = scenario.expected();
-        println!("{:<18} {:<9} {}\n{:<28} expected: {expected}", scenario.name, scenario.leg, scenario.about, "");
+        println!("{:<18} {:<9} {}{only}\n{:<28} expected: {expected}", scenario.name, scenario.leg, scenario.about, "");
         if let Some(may) = &scenario.may {
             let may: Vec<&str> = may.iter().map(|cause| cause.category).collect();
             println!("{:<28} may be named: {}", "", may.join(", "));
@@ -80,7 +81,7 @@ pub fn list() {
 
 /// `lab run`.
 pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    let scenarios = choose(&args.scenarios)?;
+    let scenarios = choose(&args.scenarios, catalogue::all())?;
     let (lab, mut state) = begin(args.tailsight.as_deref(), args.duration)?;
     if let Some(file) = &args.write {
         table::GENERATED.check(file)?;
@@ -157,8 +158,7 @@ fn begin(tailsight: Option<&Path>, duration: Duration) -> anyhow::Result<(Lab, S
 }
 
 /// The scenarios of these names.
-fn choose(names: &[String]) -> anyhow::Result<Vec<Scenario>> {
-    let all = catalogue::all();
+fn choose(names: &[String], all: Vec<Scenario>) -> anyhow::Result<Vec<Scenario>> {
     if names.iter().any(|name| name == "all") {
         return Ok(all);
     }

@@ -19,7 +19,7 @@ use super::scenario::{App, Cause, Load, Scenario, Step, named};
 use super::stage::{self, Take};
 use super::state::State;
 use super::stop::Stop;
-use super::{Lab, begin, cgroup, choose, disturbed};
+use super::{Lab, begin, catalogue, cgroup, choose, disturbed};
 
 /// `lab what-if`.
 #[derive(Debug, Args)]
@@ -52,8 +52,6 @@ pub struct WhatIfArgs {
 
 /// The part of docs/results/what-if.md that is written here.
 const GENERATED: GeneratedSection = GeneratedSection { begin: "<!-- what-if:begin -->", end: "<!-- what-if:end -->" };
-/// Kept apart: the model was not adjusted to their results.
-const APART: [&str; 3] = ["two-faults", "kernel-thread", "reordering"];
 /// A round with more of other work than this part of the recording is measured again.
 const FOREIGN: f64 = 0.01;
 /// Part of what their faults do is estimated from counts or happens on the hypervisor's side, which no replay can remove;
@@ -77,7 +75,7 @@ struct Round {
 pub fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     let asked_all = args.scenarios.iter().any(|name| name == "all");
     let mut scenarios = Vec::new();
-    for scenario in choose(&args.scenarios)? {
+    for scenario in choose(&args.scenarios, measurable())? {
         match without_fault(&scenario) {
             Some(off) => scenarios.push((scenario, off)),
             None if asked_all => {}
@@ -142,6 +140,11 @@ fn said(found: &Result<Round, String>) -> String {
             )
         }
     }
+}
+
+/// The catalogue's scenarios, and those that are kept apart: the model was not adjusted to their results.
+fn measurable() -> Vec<Scenario> {
+    catalogue::all().into_iter().chain(catalogue::held_out()).collect()
 }
 
 /// The scenario with nothing wrong, under the same load and settings; of the total leg, as is the one with its fault. `None` where
@@ -349,9 +352,10 @@ fn page(names: &[&str], rounds: &[Vec<Result<Round, String>>]) -> String {
     const HEAD: &str = "| Scenario | Taken out | p99 with the fault, us | predicted without | interval | measured without | error | holds it | rounds | other work |\n\
          |---|---|---|---|---|---|---|---|---|---|\n";
     let mut out = String::new();
-    for (apart, what) in [(false, "Worked with"), (true, "Kept apart")] {
+    let held_out: Vec<&str> = catalogue::held_out().iter().map(|scenario| scenario.name).collect();
+    for (apart, what) in [(true, "Kept apart"), (false, "Worked with")] {
         let (mut rows, mut tally) = (String::new(), Tally::default());
-        for (name, rounds) in names.iter().zip(rounds).filter(|(name, _)| APART.contains(name) == apart) {
+        for (name, rounds) in names.iter().zip(rounds).filter(|(name, _)| held_out.contains(name) == apart) {
             rows += &row(name, rounds, &mut tally);
         }
         if !rows.is_empty() {
@@ -408,14 +412,13 @@ fn range(values: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::catalogue;
 
     #[test]
     fn enough_scenarios_have_a_fault_that_can_be_switched_off() {
-        let all = catalogue::all();
+        let all = measurable();
         let can: Vec<&str> = all.iter().filter(|s| without_fault(s).is_some()).map(|s| s.name).collect();
         assert!(can.len() >= 13 && can.contains(&"cpu-hog"), "{can:?}");
-        assert!(APART.iter().all(|name| can.contains(name)), "{can:?}");
+        assert!(catalogue::held_out().iter().all(|held_out| can.contains(&held_out.name)), "{can:?}");
         let by_name = |name: &str| all.iter().find(|s| s.name == name).expect(name);
         assert!(without_fault(by_name("clean-rpc")).is_none());
         let lock = without_fault(by_name("lock-wait")).expect("a fault");
@@ -457,7 +460,7 @@ mod tests {
         assert_eq!((round.with_fault, round.predicted, round.without), (900_000, 110_000, 100_000));
         let far = Round { predicted: 300_000, interval: [250_000, 350_000], ..round.clone() };
         let rounds = [vec![Ok(round.clone()), Err("failed".into())], vec![Ok(far)], vec![Err("why".into())]];
-        let text = page(&["cpu-hog", "two-faults", "stopped"], &rounds);
+        let text = page(&["cpu-hog", "lock-two-workers", "stopped"], &rounds);
         let row = "| cpu-hog | interference lab-hog | 900 | 110 (110 to 110) | 90 to 130 | 100 (100 to 100) | +10 % | yes | 1 | 0.2 % |";
         assert!(text.contains(row) && text.contains("| stopped | N/A: why"), "{text}");
         assert!(
