@@ -133,8 +133,9 @@ impl Outgoing {
     ) -> Counts {
         if !self.flows.is_empty() {
             for (m, extra) in messages {
-                if let Some(out) = self.flows.get(&flows[m.flow as usize].key) {
-                    out.tell(m, extra);
+                let key = &flows[m.flow as usize].key;
+                if let Some(out) = self.flows.get(key) {
+                    out.tell(m, extra, key.is_udp());
                 }
             }
         }
@@ -143,7 +144,7 @@ impl Outgoing {
 }
 
 impl Out {
-    fn tell(&self, m: &mut Message, extra: &mut Extra) {
+    fn tell(&self, m: &mut Message, extra: &mut Extra, udp: bool) {
         if m.send_ns == 0 {
             return;
         }
@@ -159,7 +160,8 @@ impl Out {
             extra.queued_ns = self.passed[at].1;
         }
         let until = if extra.queued_ns == 0 { m.xmit_ns } else { extra.queued_ns };
-        if let Some(&(ts, reason)) = dropped.filter(|d| d.0 <= until) {
+        // A datagram is not sent again: if one left, another one was dropped.
+        if let Some(&(ts, reason)) = dropped.filter(|d| d.0 <= until && !udp) {
             (extra.dropped_ns, extra.drop_reason) = (ts, reason);
         }
         let again = self.retransmitted[self.retransmitted.partition_point(|ts| *ts < extra.sent_ns)..].first();
@@ -216,6 +218,20 @@ mod tests {
         let mut out = Outgoing::default();
         out.sent(KEY, &event(110, Kind::Send, flow_flags::RECOVERY, 1000, 100));
         assert!(told(out, 200).1.repairing, "the repair had begun before");
+    }
+
+    #[test]
+    fn a_datagram_that_left_is_not_the_one_that_was_dropped() {
+        let mut out = Outgoing::default();
+        let key = FlowKey { proto: flow_flags::UDP as u8, ..KEY };
+        out.dropped(&Event {
+            aux: flow_flags::OUT | flow_flags::UDP,
+            ..event(150, Kind::SkbDrop, 0, 0, 100 | 65 << 32)
+        });
+        let mut m = Message { send_ns: 100, xmit_ns: 900, ..Message::default() };
+        let mut extra = Extra { sent_ns: 110, ..Extra::default() };
+        out.finish(&[Flow { key, name: String::new(), messages: 1 }], std::iter::once((&mut m, &mut extra)));
+        assert_eq!((extra.dropped_ns, m.flags), (0, 0), "that one was sent after it, and nobody sends it again");
     }
 
     /// A recording of an emulated igb said that 154 of 261 replies had been dropped, all of which the NIC had sent.

@@ -60,6 +60,11 @@ impl Replies {
         self.waiting.last().filter(|_| its).map(|&last| found.messages[last as usize].recv_ns)
     }
 
+    /// The message whose reply the last send call belongs to, in so far as it answered any.
+    pub fn latest(&self) -> Option<u32> {
+        self.sends.checked_sub(1).and_then(|at| self.waiting.get(at)).or(self.waiting.last()).copied()
+    }
+
     /// What waits gets no reply.
     pub fn owes_none(&mut self) {
         self.waiting.clear();
@@ -191,7 +196,8 @@ fn answer(messages: &[u32], call: SendCall, found: &mut Found) {
     }
 }
 
-fn transmit(messages: &[u32], ts: u64, cpu: u16, found: &mut Found) {
+/// The last byte of these messages' reply was given to the driver.
+pub(super) fn transmit(messages: &[u32], ts: u64, cpu: u16, found: &mut Found) {
     for &index in messages {
         let (message, extra) = found.at(index);
         // A hand-over before the send call cannot be this reply's.

@@ -11,6 +11,7 @@ use tailsight_trace::FlowKey;
 
 use super::Found;
 use super::replies::{Replies, SendCall};
+use super::udp_queued::Queued;
 use crate::model::flags;
 
 /// A socket's cookie and a thread.
@@ -30,6 +31,8 @@ pub struct UdpReplies {
     last: FxHashMap<Place, u64>,
     /// Messages by the id that their reply will carry.
     ids: FxHashMap<(FlowKey, u16), u32>,
+    /// Replies that have not reached the driver.
+    pub queued: Queued,
 }
 
 impl UdpReplies {
@@ -48,13 +51,13 @@ impl UdpReplies {
         owed.push_back((key, message));
     }
 
-    /// A send call of this many bytes. `to`: where its packet went; `reply`: what the packet says; `turned`: when the thread last received
-    /// a message or waited for work. `false`: it answers nobody.
+    /// A send call of this many bytes. `to`: where its packet went, and whether it was dropped; `reply`: what the packet says; `turned`: when
+    /// the thread last received a message or waited for work. `false`: it answers nobody.
     pub fn sent(
         &mut self,
         (call, turned): (SendCall, u64),
         (cookie, bytes): (u32, u32),
-        to: Option<FlowKey>,
+        (to, dropped): (Option<FlowKey>, bool),
         reply: Option<UdpFrame>,
         found: &mut Found,
     ) -> bool {
@@ -85,6 +88,12 @@ impl UdpReplies {
         let Some(at) = at.or_else(oldest).or(more) else { return false };
         if let Some(message) = flow[at].1.sent(call, found) {
             own_since(message, own_from, found);
+        }
+        if call.inline_xmit.is_none()
+            && !dropped
+            && let (Some(key), Some(message)) = (key, flow[at].1.latest())
+        {
+            self.queued.sent(key, call.ts, bytes, message, found);
         }
         true
     }

@@ -106,6 +106,8 @@ struct Scanner<'a> {
     udp_replies: UdpReplies,
     /// By thread: the last datagram given to the driver, where, and what was kept of it.
     udp_xmit: FxHashMap<u32, (u64, u16, Open)>,
+    /// By thread: the last datagram that was dropped in a send call: when, and of which flow.
+    udp_dropped: FxHashMap<u32, (u64, FlowKey)>,
     /// With a protocol.
     captures: Option<(Protocol, Box<Captures>)>,
     flow_index: FxHashMap<FlowKey, u32>,
@@ -158,6 +160,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         datagrams: Datagrams::default(),
         udp_replies: UdpReplies::default(),
         udp_xmit: FxHashMap::default(),
+        udp_dropped: FxHashMap::default(),
         captures: facts.protocol.map(|(protocol, bytes)| (protocol, Box::new(Captures::new(cores, bytes)))),
         flow_index: FxHashMap::default(),
         flows: Vec::new(),
@@ -204,7 +207,7 @@ impl Scanner<'_> {
                 self.stamped_out(event);
             }
             Kind::Handoff => self.handoff(cpu, event),
-            Kind::SkbDrop if event.aux & flow_flags::OUT != 0 => self.outgoing.dropped(event),
+            Kind::SkbDrop if event.aux & flow_flags::OUT != 0 => self.dropped_out(cpu, event),
             Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.found),
             Kind::SkbDrop => {
                 if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {

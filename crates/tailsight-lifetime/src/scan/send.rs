@@ -39,7 +39,7 @@ impl Scanner<'_> {
         let (tid, key) = (event.tid, FlowKey::of(event));
         // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
         let begun = self.sending.remove(&tid).or_else(|| self.threads.syscall_since(tid));
-        let xmit = if key.is_udp() { self.udp_xmit.remove(&tid) } else { None };
+        let xmit = if key.is_udp() { self.own_datagram(event, begun) } else { None };
         let queued_key = xmit.map_or(key, |x| x.2.key);
         let queued = self.outgoing.first_of_call(tid, queued_key);
         let call = SendCall {
@@ -59,11 +59,11 @@ impl Scanner<'_> {
         self.last_send.insert(tid, event.ts);
         self.busy_periods.sent(tid, event.ts);
         if key.is_udp() {
-            // Without a begin there is no telling since when; what was sent before is gone from here.
-            let xmit = xmit.filter(|(ts, ..)| *ts >= begun.unwrap_or(0));
             let call = SendCall { inline_xmit: xmit.map(|(ts, cpu, _)| (ts, cpu)), ..call };
+            let dropped = self.udp_dropped.remove(&tid).filter(|(ts, _)| xmit.is_none() && *ts >= begun.unwrap_or(0));
             // A connected socket says to whom it sends.
-            let to = xmit.map(|x| x.2.key).or_else(|| (key.remote_port() != 0).then_some(key));
+            let connected = (key.remote_port() != 0).then_some(key);
+            let to = xmit.map(|x| x.2.key).or(dropped.map(|x| x.1)).or(connected);
             let reply = match (&self.captures, xmit) {
                 (Some((Protocol::Memcached, captures)), Some((.., packet))) => {
                     memcached_datagram(captures.from(packet.id, packet.seq), u64::from(packet.len), false)
@@ -72,7 +72,7 @@ impl Scanner<'_> {
             };
             let sent = (event.c_hi(), event.c_lo());
             let turned = self.turned.get(&tid).copied().unwrap_or(0);
-            if !self.udp_replies.sent((call, turned), sent, to, reply, &mut self.found) {
+            if !self.udp_replies.sent((call, turned), sent, (to, dropped.is_some()), reply, &mut self.found) {
                 self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
             return;
@@ -128,13 +128,53 @@ impl Scanner<'_> {
             _ => 0,
         };
         if key.is_udp() {
-            self.udp_xmit.insert(event.tid, (event.ts, cpu, Open::of(event, id, true)));
+            let datagram = (event.ts, cpu, Open::of(event, id, true));
+            if self.is_interrupted(cpu) && self.left_later(datagram, true) {
+                return;
+            }
+            if let Some(before) = self.udp_xmit.insert(event.tid, datagram) {
+                self.left_later(before, false);
+            }
         } else if let Some(flow) = self.tcp.get_mut(&key) {
             flow.ifindex = event.c_hi();
             if id != 0 {
                 return; // framed when its payload is there
             }
             flow.replies.xmit(end, event.ts, cpu, &mut self.found);
+        }
+    }
+
+    /// Whether the thread of this core is interrupted: what is sent then is not in a call of its.
+    fn is_interrupted(&self, cpu: u16) -> bool {
+        let core = &self.cores[usize::from(cpu)];
+        !core.segments.is_empty() && self.tree.within(core.node()).interrupt
+    }
+
+    /// A datagram was given to the driver: whether it is one that waits since a call that has ended.
+    fn left_later(&mut self, (ts, cpu, packet): (u64, u16, Open), outside: bool) -> bool {
+        self.udp_replies.queued.left(packet.key, (ts, cpu), packet.len, outside, &mut self.found)
+    }
+
+    /// The datagram that a send call on UDP gave to the driver, if that is its own.
+    fn own_datagram(&mut self, call: &Event, begun: Option<u64>) -> Option<(u64, u16, Open)> {
+        let datagram = self.udp_xmit.remove(&call.tid)?;
+        let (ts, _, packet) = datagram;
+        // Without a begin there is no telling since when.
+        if ts < begun.unwrap_or(0) || self.udp_replies.queued.is_older(packet.key, ts, packet.len) {
+            self.left_later(datagram, false);
+            return None;
+        }
+        Some(datagram)
+    }
+
+    /// A packet was dropped on its way out: in the call that sent it, or later.
+    pub(super) fn dropped_out(&mut self, cpu: u16, event: &Event) {
+        self.outgoing.dropped(event);
+        let key = FlowKey::of(event);
+        if key.is_udp() && self.is_interrupted(cpu) {
+            self.udp_replies.queued.dropped(key, event.ts, event.c_lo(), &mut self.found);
+        } else if key.is_udp() {
+            self.udp_dropped.insert(event.tid, (event.ts, key));
         }
     }
 

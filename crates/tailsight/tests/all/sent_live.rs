@@ -7,11 +7,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Leg, Lifetimes, Sent, SentKind};
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::server::{MemcachedOpts, Server};
 use tailsight_trace::Run;
 use tailsight_trace::meta::send_entry;
 
-use crate::support::{Live, run, shown};
+use crate::support::{Live, address, json, run, shown};
 
 /// A server of this test's own, ended with it.
 struct Own(Child);
@@ -222,4 +225,73 @@ fn a_udp_reply_s_transmit_leg_begins_where_the_run_says() {
     assert!(!sent.is_empty() && later == sent.len(), "{later} of {}", sent.len());
     let queue = run.meta.hook("net_dev_queue").expect("the hook");
     println!("net_dev_queue: {:?} ns a run, {} runs measured", queue.ns_per_run, queue.measured_runs);
+}
+
+/// Packets that the queueing discipline of the server's device has dropped, by its own count.
+fn dropped_by_the_device(live: &Live) -> u64 {
+    let output = live.pair.server.command("tc").args(["-s", "qdisc", "show", "dev", "veth-s"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let after = text.split_once("(dropped ").unwrap_or_else(|| panic!("{}", shown(&output))).1;
+    after.split(',').next().unwrap().parse().unwrap()
+}
+
+/// Tail drop in a token bucket that takes five replies. A datagram is gone; a segment waits to be sent again, and both are told.
+#[test]
+fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_were_late() {
+    const PORT: u16 = 21312;
+    let test = "replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_were_late";
+    if let Some(reason) = tailsight_testing::lacks_program("tc") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let Some(live) = Live::new(test) else { return };
+    let opts = MemcachedOpts { port: PORT, cpu: Some(0), udp: true, ..Default::default() };
+    let server = Server::memcached(&live.pair.server, opts).unwrap();
+    let mut shape = live.pair.server.command("tc");
+    shape.args("qdisc add dev veth-s root tbf rate 20mbit burst 3000 limit 6000".split(' '));
+    let shaped = shape.output().unwrap();
+    if !shaped.status.success() {
+        return tailsight_testing::skip_as(test, format!("no token bucket: {}", shown(&shaped)));
+    }
+    for proto in [Proto::MemcachedUdp, Proto::Memcached] {
+        let out = live.path(proto.name());
+        let load = Workload { value_size: 1024, ..Workload::new(proto, address(false, PORT)).rate(1_900.0) };
+        let pid = server.pid().to_string();
+        let record = || {
+            let before = dropped_by_the_device(&live);
+            let output = run(&["record", "-p", &pid, "-d", "2s", "-o", &out]);
+            (output, dropped_by_the_device(&live) - before)
+        };
+        let ((output, dropped), _) = live.under_load(&[load], record);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        let lifetimes = Analysis::of(&mut Run::open(Path::new(&out)).unwrap()).unwrap().lifetimes;
+        // Starting and ending a recorder takes time, in which the device drops, too.
+        let counted: u64 = lifetimes.outgoing.dropped.values().sum();
+        assert!(dropped > 20 && counted <= dropped && counted * 3 > dropped, "{counted} of {dropped}, {proto:?}");
+        let gone = lifetimes.messages.iter().filter(|m| m.flags & flags::REPLY_DROPPED != 0).count() as u64;
+        let diagnosis = run(&["diagnose", &out, "--json", "--leg", "transmit", "--focus", "p95..p100"]);
+        assert_eq!(diagnosis.status.code(), Some(0), "{}", shown(&diagnosis));
+        let d = json(&diagnosis);
+        let warned = d["notes"].to_string().contains(&format!("dropped {counted} outgoing packets of its replies"));
+        assert!(warned, "{}", d["notes"]);
+        let late =
+            d["causes"].as_array().unwrap().iter().find(|c| c["name"].as_str().unwrap().starts_with("tx-dropped:"));
+        if proto == Proto::MemcachedUdp {
+            // One packet each, and nobody sends it again. The others left the queue one by one, most of them after their call.
+            assert!(gone <= counted && gone * 10 >= counted * 9 && late.is_none(), "{gone} of {counted}: {late:?}");
+            let all = lifetimes.messages.len() as u64;
+            let left = lifetimes.messages.iter().filter(|m| m.xmit_ns != 0).count() as u64;
+            assert!((left + gone) * 100 >= all * 98, "{left} left and {gone} were dropped, of {all}");
+            let mut service: Vec<u64> = lifetimes.messages.iter().filter_map(|m| m.latency(Leg::Service)).collect();
+            service.sort_unstable();
+            // A datagram that leaves in another's call, or while its thread is interrupted, is not taken for the reply to another message.
+            assert!(service[service.len() * 99 / 100] < 1_000_000, "{service:?}");
+            let waited = |m: &&tailsight_lifetime::Message| m.latency(Leg::Transmit) > Some(200_000);
+            assert!(lifetimes.messages.iter().filter(waited).count() as u64 * 10 > all, "a queue of up to five");
+        } else {
+            let late = late.unwrap_or_else(|| panic!("{}", d["causes"]));
+            // At the end of the recording, one on each connection may not have been sent again yet.
+            assert!(gone <= 8 && late["deviation_ns"].as_i64() > Some(0), "{gone}, {late}");
+            assert!(late["fix"].to_string().contains("tc -s qdisc show dev"), "{late}");
+        }
+    }
 }

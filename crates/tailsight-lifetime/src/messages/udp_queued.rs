@@ -1,0 +1,168 @@
+//! Datagrams that a queueing discipline kept beyond the send call that they came from. UDP has no sequence numbers: of one flow they leave
+//! in the order in which they came, and have the lengths that were sent.
+//!
+//! In: send calls in which no datagram of theirs was given to the driver, and datagrams that were given to it later or dropped. Out: the
+//! hand-over of the replies. All times in ns, CLOCK_MONOTONIC.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::FlowKey;
+
+use super::Found;
+use super::replies::transmit;
+use crate::model::flags;
+
+/// A datagram that has not left in this time will not: it was dropped unseen, or its event was lost.
+const LONGEST_NS: u64 = 1_000_000_000;
+/// Datagrams of one flow that are remembered.
+const LIMIT: usize = 4096;
+
+/// A datagram that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    sent_ns: u64,
+    bytes: u32,
+    /// Whose reply it is, or the last part of.
+    message: u32,
+}
+
+/// All of them, by flow.
+#[derive(Clone, Debug, Default)]
+pub struct Queued {
+    flows: FxHashMap<FlowKey, VecDeque<Waiting>>,
+    /// The last that left outside of its call and does not wait: another core may be faster than the end of the call. Its hand-over and
+    /// bytes.
+    early: FxHashMap<FlowKey, (u64, u16, u32)>,
+    /// When a datagram last left outside of its call: only then do calls give others' datagrams to the driver.
+    last_left_ns: u64,
+}
+
+impl Queued {
+    /// A send call of this many bytes ended, and its datagram had not come to the driver.
+    pub fn sent(&mut self, key: FlowKey, sent_ns: u64, bytes: u32, message: u32, found: &mut Found) {
+        let recv_ns = found.messages[message as usize].recv_ns;
+        if let Some((ts, cpu, _)) = self.early.remove(&key).filter(|(ts, _, len)| *ts >= recv_ns && *len == bytes) {
+            transmit(&[message], ts, cpu, found);
+            return;
+        }
+        let waiting = self.flows.entry(key).or_default();
+        if waiting.len() == LIMIT {
+            waiting.pop_front();
+        }
+        waiting.push_back(Waiting { sent_ns, bytes, message });
+    }
+
+    /// Whether a datagram that a thread gave to the driver in a send call is one that was sent before: a call that finds the queueing
+    /// discipline open gives it the oldest datagrams first.
+    pub fn is_older(&self, key: FlowKey, ts: u64, bytes: u32) -> bool {
+        let left_lately = self.last_left_ns != 0 && ts < self.last_left_ns + LONGEST_NS;
+        left_lately && self.place(key, ts, bytes).is_some()
+    }
+
+    /// A datagram was given to the driver; `outside`: the thread of the core was interrupted then. `false`: none waits that it can be.
+    pub fn left(&mut self, key: FlowKey, (ts, cpu): (u64, u16), bytes: u32, outside: bool, found: &mut Found) -> bool {
+        let Some(message) = self.take(key, ts, bytes) else {
+            if outside {
+                self.early.insert(key, (ts, cpu, bytes));
+            }
+            return false;
+        };
+        if outside {
+            self.last_left_ns = ts;
+        }
+        transmit(&[message], ts, cpu, found);
+        true
+    }
+
+    /// A datagram that was sent before was dropped.
+    pub fn dropped(&mut self, key: FlowKey, ts: u64, bytes: u32, found: &mut Found) {
+        if let Some(message) = self.take(key, ts, bytes) {
+            found.messages[message as usize].flags |= flags::REPLY_DROPPED;
+        }
+    }
+
+    fn place(&self, key: FlowKey, ts: u64, bytes: u32) -> Option<usize> {
+        let is_it = |w: &Waiting| w.bytes == bytes && ts < w.sent_ns + LONGEST_NS;
+        self.flows.get(&key)?.iter().position(is_it)
+    }
+
+    /// The oldest of this length, and with it goes what came before: the order is kept, so that was dropped.
+    fn take(&mut self, key: FlowKey, ts: u64, bytes: u32) -> Option<u32> {
+        let at = self.place(key, ts, bytes)?;
+        self.flows.get_mut(&key)?.drain(..=at).next_back().map(|w| w.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Extra;
+    use super::*;
+    use crate::model::Message;
+
+    const KEY: FlowKey = FlowKey { addrs: 1, ports: 11211 << 16 | 4000, proto: 1 };
+
+    /// Messages whose replies were sent at these times, 100 bytes each, and wait.
+    fn waiting(sent: &[u64]) -> (Queued, Found) {
+        let (mut queued, mut found) = (Queued::default(), Found::default());
+        for (message, &send_ns) in (0..).zip(sent) {
+            found.add(Message { send_ns, ..Message::default() }, Extra::default());
+            queued.sent(KEY, send_ns + 5, 100, message, &mut found);
+        }
+        (queued, found)
+    }
+
+    fn left(found: &Found) -> Vec<u64> {
+        found.messages.iter().map(|m| m.xmit_ns).collect()
+    }
+
+    #[test]
+    fn datagrams_leave_in_their_order() {
+        let (mut queued, mut found) = waiting(&[10, 20]);
+        assert!(queued.left(KEY, (500, 3), 100, true, &mut found));
+        assert_eq!((left(&found), found.extras[0].xmit_cpu), (vec![500, 0], 3));
+        assert!(!queued.left(FlowKey { addrs: 2, ..KEY }, (600, 3), 100, true, &mut found), "of another flow");
+        assert!(!queued.left(KEY, (600, 3), 99, true, &mut found), "of another length");
+        assert!(queued.left(KEY, (700, 3), 100, true, &mut found));
+        assert!(!queued.left(KEY, (800, 3), 100, true, &mut found), "all have left");
+        assert_eq!(left(&found), [500, 700]);
+    }
+
+    #[test]
+    fn one_that_was_dropped_leaves_its_place_to_the_next() {
+        let (mut queued, mut found) = waiting(&[10, 20]);
+        queued.dropped(KEY, 30, 100, &mut found);
+        queued.left(KEY, (500, 0), 100, true, &mut found);
+        assert_eq!((left(&found), found.messages[0].flags), (vec![0, 500], flags::REPLY_DROPPED));
+        // Dropped unseen: the next one of another length says so.
+        let (mut queued, mut found) = waiting(&[10]);
+        found.add(Message { send_ns: 20, ..Message::default() }, Extra::default());
+        queued.sent(KEY, 25, 7, 1, &mut found);
+        queued.left(KEY, (500, 0), 7, true, &mut found);
+        queued.left(KEY, (600, 0), 100, true, &mut found);
+        assert_eq!(left(&found), [0, 500]);
+    }
+
+    #[test]
+    fn one_that_another_core_gave_to_the_driver_before_its_call_had_ended_has_left() {
+        let (mut queued, mut found) = waiting(&[]);
+        found.add(Message { recv_ns: 5, send_ns: 10, ..Message::default() }, Extra::default());
+        assert!(!queued.left(KEY, (12, 1), 100, true, &mut found));
+        queued.sent(KEY, 15, 100, 0, &mut found);
+        assert_eq!(left(&found), [12]);
+        assert!(!queued.left(KEY, (500, 0), 100, true, &mut found), "it does not wait as well");
+        // An older one that nobody waits for is not the next message's.
+        found.add(Message { recv_ns: 505, send_ns: 510, ..Message::default() }, Extra::default());
+        queued.sent(KEY, 515, 100, 1, &mut found);
+        assert_eq!(left(&found), [12, 0]);
+    }
+
+    #[test]
+    fn a_call_gives_others_datagrams_to_the_driver_only_where_some_left_outside_of_calls_lately() {
+        let (mut queued, mut found) = waiting(&[10, 20, 30]);
+        assert!(!queued.is_older(KEY, 100, 100), "nothing was ever queued: an event is missing");
+        queued.left(KEY, (100, 0), 100, true, &mut found);
+        assert!(queued.is_older(KEY, 200, 100) && !queued.is_older(KEY, 200, 99));
+        assert!(!queued.is_older(KEY, 2 * LONGEST_NS, 100), "long ago");
+    }
+}
