@@ -47,7 +47,7 @@ impl Queued {
             return;
         }
         let waiting = self.flows.entry(key).or_default();
-        if waiting.len() == LIMIT {
+        while waiting.front().is_some_and(|w| waiting.len() == LIMIT || sent_ns > w.sent_ns + LONGEST_NS) {
             waiting.pop_front();
         }
         waiting.push_back(Waiting { sent_ns, bytes, message });

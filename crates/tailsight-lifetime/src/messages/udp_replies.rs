@@ -98,14 +98,13 @@ impl UdpReplies {
         true
     }
 
-    /// Whom the thread owes the oldest reply.
+    /// Whom the thread owes the oldest reply, or else whom it answered last: a reply may be several datagrams.
     fn owes(&mut self, place: Place, found: &Found) -> Option<FlowKey> {
         let owed = self.owed.get_mut(&place)?;
-        let last = owed.back().map(|o| o.0);
-        while owed.front().is_some_and(|(_, m)| found.messages[*m as usize].send_ns != 0) {
+        while owed.len() > 1 && owed.front().is_some_and(|(_, m)| found.messages[*m as usize].send_ns != 0) {
             owed.pop_front();
         }
-        owed.front().map(|o| o.0).or(last)
+        owed.front().map(|o| o.0)
     }
 
     /// The recording ended.
@@ -145,5 +144,29 @@ fn answer(index: u32, call: SendCall, own_from: Option<u64>, found: &mut Found) 
     if xmit_ns >= message.send_ns {
         message.xmit_ns = xmit_ns;
         found.extras[index as usize].xmit_cpu = xmit_cpu;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Extra;
+    use super::*;
+    use crate::model::Message;
+
+    /// From the third on, the datagrams of a reply that all waited in a queueing discipline were sends that nobody had asked for.
+    #[test]
+    fn a_reply_of_several_datagrams_without_a_packet_in_their_calls_is_one_reply() {
+        let key = FlowKey { addrs: 1, ports: 11211 << 16 | 4000, proto: 1 };
+        let (mut replies, mut found) = (UdpReplies::default(), Found::default());
+        found.add(Message { recv_ns: 10, tid: 7, ..Message::default() }, Extra::default());
+        replies.received(key, 1, 0, None, &mut found);
+        for entered in [20, 30, 40] {
+            let call = SendCall { entered, ts: entered + 5, tid: 7, end: 0, inline_xmit: None };
+            assert!(replies.sent((call, 10), (1, 100), (None, false), None, &mut found), "sent at {entered}");
+        }
+        for at in [500, 600, 700] {
+            assert!(replies.queued.left(key, (at, 0), 100, true, &mut found));
+        }
+        assert_eq!((found.messages[0].send_ns, found.messages[0].xmit_ns), (20, 700));
     }
 }
