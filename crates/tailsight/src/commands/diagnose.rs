@@ -51,11 +51,14 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
     }
-    Ok(match (pipeline::verdict(&diagnosis), args.fail_above) {
-        (Exit::Done, Some(limit)) => gate(&diagnosis, limit),
-        // Said when everything else is.
-        (Exit::Done, None) => allowed.map_or_else(|why| not_available_or(why.into()), |()| Ok(Exit::Done))?,
-        (exit, _) => exit,
+    // Said when everything else is, whatever the verdict; a worse one stands.
+    let allowed = allowed.map_or_else(|why| not_available_or(why.into()), |()| Ok(Exit::Done))?;
+    Ok(match pipeline::verdict(&diagnosis) {
+        Exit::Done => match args.fail_above.map(|limit| gate(&diagnosis, limit)) {
+            Some(Exit::Done) | None => allowed,
+            Some(failed) => failed,
+        },
+        exit => exit,
     })
 }
 
