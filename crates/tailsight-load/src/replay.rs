@@ -15,40 +15,20 @@ use crate::LoadError;
 /// # Errors
 /// [`LoadError::Replay`] with the line that is not a number, or earlier than the one before it.
 pub fn read(path: &Path) -> Result<Vec<u64>, LoadError> {
-    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason, source: None };
-    let unread = |line, what: &str, e| LoadError::Replay {
-        path: path.to_owned(),
-        line,
-        reason: what.to_owned(),
-        source: Some(e),
-    };
-    let file = File::open(path).map_err(|e| unread(0, "cannot be opened", e))?;
     let mut times = Vec::new();
     let (mut first, mut last) = (None, i128::MIN);
-    for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
-        let line = line.map_err(|e| unread(i + 1, "cannot be read", e))?;
-        let text = line.trim_ascii();
-        if text.is_empty() || text.starts_with(b"#") {
-            continue;
-        }
-        let Some(ns) = seconds_to_ns(text) else {
-            let shown = text[..text.len().min(40)].escape_ascii().to_string();
-            return Err(fail(
-                i + 1,
-                format!("`{shown}` is not a time; expected seconds such as 12.000345, one a line"),
-            ));
-        };
+    each(path, |text| {
+        let wrong = || format!("`{}` is not a time; expected seconds such as 12.000345, one a line", shown(text));
+        let ns = seconds_to_ns(text).ok_or_else(wrong)?;
         if ns < last {
             let back = (last - ns) as f64 / 1e9;
-            return Err(fail(i + 1, format!("{back} s earlier than the time before it; sort the file (sort -n)")));
+            return Err(format!("{back} s earlier than the time before it; sort the file (sort -n)"));
         }
         last = ns;
         let offset = u64::try_from(ns - *first.get_or_insert(ns)).ok().filter(|ns| *ns < 1 << 62);
-        times.push(offset.ok_or_else(|| fail(i + 1, "more than a century after the first".into()))?);
-    }
-    if times.is_empty() {
-        return Err(fail(0, "holds no times; expected seconds, one a line".into()));
-    }
+        times.push(offset.ok_or("more than a century after the first")?);
+        Ok(())
+    })?;
     Ok(times)
 }
 
@@ -57,31 +37,36 @@ pub fn read(path: &Path) -> Result<Vec<u64>, LoadError> {
 /// # Errors
 /// [`LoadError::Replay`] with the line that is not a number of seconds, or is below 0.
 pub fn read_lengths(path: &Path) -> Result<Vec<u64>, LoadError> {
-    let fail = |line, reason: String| LoadError::Replay { path: path.to_owned(), line, reason, source: None };
-    let unread = |line, what: &str, e| LoadError::Replay {
-        path: path.to_owned(),
-        line,
-        reason: what.to_owned(),
-        source: Some(e),
-    };
-    let file = File::open(path).map_err(|e| unread(0, "cannot be opened", e))?;
-    let mut out = Vec::new();
+    let mut lengths = Vec::new();
+    each(path, |text| {
+        let ns = seconds_to_ns(text).and_then(|ns| u64::try_from(ns).ok()).filter(|ns| *ns < 1 << 50);
+        let wrong = || format!("`{}` is not a duration; expected seconds such as 0.000050, one a line", shown(text));
+        lengths.push(ns.ok_or_else(wrong)?);
+        Ok(())
+    })?;
+    Ok(lengths)
+}
+
+/// Gives `take` every line that is neither empty nor a comment; there must be one. What it returns is what is wrong with the line.
+fn each(path: &Path, mut take: impl FnMut(&[u8]) -> Result<(), String>) -> Result<(), LoadError> {
+    let fail = |line, reason: String, source| LoadError::Replay { path: path.to_owned(), line, reason, source };
+    let file = File::open(path).map_err(|e| fail(0, "cannot be opened".into(), Some(e)))?;
+    let mut taken = false;
     for (i, line) in BufReader::new(file).split(b'\n').enumerate() {
-        let line = line.map_err(|e| unread(i + 1, "cannot be read", e))?;
+        let line = line.map_err(|e| fail(i + 1, "cannot be read".into(), Some(e)))?;
         let text = line.trim_ascii();
         if text.is_empty() || text.starts_with(b"#") {
             continue;
         }
-        let shown = text[..text.len().min(40)].escape_ascii().to_string();
-        let ns = seconds_to_ns(text).and_then(|ns| u64::try_from(ns).ok()).filter(|ns| *ns < 1 << 50);
-        let wrong =
-            || fail(i + 1, format!("`{shown}` is not a duration; expected seconds such as 0.000050, one a line"));
-        out.push(ns.ok_or_else(wrong)?);
+        take(text).map_err(|reason| fail(i + 1, reason, None))?;
+        taken = true;
     }
-    if out.is_empty() {
-        return Err(fail(0, "holds no times; expected seconds, one a line".into()));
-    }
-    Ok(out)
+    if taken { Ok(()) } else { Err(fail(0, "holds no times; expected seconds, one a line".into(), None)) }
+}
+
+/// The begin of a line, for an error.
+fn shown(text: &[u8]) -> String {
+    text[..text.len().min(40)].escape_ascii().to_string()
 }
 
 /// A decimal number of seconds in nanoseconds, digits below cut.
