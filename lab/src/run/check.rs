@@ -271,7 +271,10 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
                     let softirq = number(SOFTIRQS)? as u64;
                     Look::Event(Box::new(move |event| event.kind() == Some(Kind::SoftirqEntry) && event.a == softirq))
                 }
-                (_, "irq") => Look::Event(Box::new(|event| event.kind() == Some(Kind::IrqEntry))),
+                (_, "irq") => {
+                    let irq = frame.of.parse::<u64>().ok()?;
+                    Look::Event(Box::new(move |event| event.kind() == Some(Kind::IrqEntry) && event.a == irq))
+                }
                 _ => return None,
             }
         }
@@ -592,6 +595,11 @@ mod tests {
             panic!("an event is looked for")
         };
         assert!(is(&entered("sched")) && !is(&entered("timer")) && !is(&entry("local_timer")));
+        // A device's interrupt was shown by that of any device.
+        let irq = of(Frame { kind: "irq".into(), of: "26".into() });
+        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &irq) else { panic!("an event is looked for") };
+        let device = |a| Event { kind: Kind::IrqEntry as u8, a, ..Event::default() };
+        assert!(is(&device(26)) && !is(&device(27)) && !is(&Event { a: 26, ..Event::default() }));
         let around = Subject { kind: "around-interrupts".into(), ..Subject::default() };
         let around = Named { category: "interrupts".into(), subject: around, ..Named::default() };
         let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &around) else {
