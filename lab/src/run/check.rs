@@ -597,7 +597,9 @@ mod tests {
         assert!(is(&entered("sched")) && !is(&entered("timer")) && !is(&entry("local_timer")));
         // A device's interrupt was shown by that of any device.
         let irq = of(Frame { kind: "irq".into(), of: "26".into() });
-        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &irq) else { panic!("an event is looked for") };
+        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &irq) else {
+            panic!("an event is looked for")
+        };
         let device = |a| Event { kind: Kind::IrqEntry as u8, a, ..Event::default() };
         assert!(is(&device(26)) && !is(&device(27)) && !is(&Event { a: 26, ..Event::default() }));
         let around = Subject { kind: "around-interrupts".into(), ..Subject::default() };

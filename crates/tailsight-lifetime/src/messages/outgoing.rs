@@ -148,6 +148,10 @@ impl Out {
         if m.send_ns == 0 {
             return;
         }
+        if udp && m.flags & flags::REPLY_DROPPED != 0 {
+            m.xmit_ns = 0; // Other datagrams of the reply may have left: nobody has all of it.
+            return;
+        }
         let dropped = self.dropped[self.dropped.partition_point(|d| d.0 < m.send_ns)..].first();
         if m.xmit_ns == 0 {
             // A datagram that is dropped is dropped inside its call; a segment waits to be sent again.

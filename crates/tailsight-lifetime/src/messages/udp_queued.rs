@@ -1,5 +1,5 @@
 //! Datagrams that a queueing discipline kept beyond the send call that they came from. UDP has no sequence numbers: of one flow they leave
-//! in the order in which they came, and have the lengths that were sent.
+//! in the order in which they came, and have the lengths that were sent. Where the protocol has ids, a datagram says whose reply it is.
 //!
 //! In: send calls in which no datagram of theirs was given to the driver, and datagrams that were given to it later or dropped. Out: the
 //! hand-over of the replies. All times in ns, CLOCK_MONOTONIC.
@@ -25,6 +25,21 @@ struct Waiting {
     bytes: u32,
     /// Whose reply it is, or the last part of.
     message: u32,
+}
+
+/// A datagram that was given to the driver outside of the call that sent it.
+#[derive(Clone, Copy, Debug)]
+pub struct Left {
+    /// Its flow.
+    pub key: FlowKey,
+    /// When.
+    pub ts: u64,
+    /// On which core.
+    pub cpu: u16,
+    /// Its payload bytes.
+    pub bytes: u32,
+    /// The thread of the core was interrupted then: it was in nobody's send call.
+    pub outside: bool,
 }
 
 /// All of them, by flow.
@@ -53,16 +68,16 @@ impl Queued {
         waiting.push_back(Waiting { sent_ns, bytes, message });
     }
 
-    /// Whether a datagram that a thread gave to the driver in a send call is one that was sent before: a call that finds the queueing
-    /// discipline open gives it the oldest datagrams first.
-    pub fn is_older(&self, key: FlowKey, ts: u64, bytes: u32) -> bool {
-        let left_lately = self.last_left_ns != 0 && ts < self.last_left_ns + LONGEST_NS;
-        left_lately && self.place(key, ts, bytes).is_some()
+    /// Whether a datagram that left in a send call is one that was sent before. Without an id, only where some left outside of calls lately.
+    pub fn is_older(&self, left: Left, message: Option<u32>) -> bool {
+        let left_lately = self.last_left_ns != 0 && left.ts < self.last_left_ns + LONGEST_NS;
+        (left_lately || message.is_some()) && self.place(left.key, left.ts, left.bytes, message).is_some()
     }
 
-    /// A datagram was given to the driver; `outside`: the thread of the core was interrupted then. `false`: none waits that it can be.
-    pub fn left(&mut self, key: FlowKey, (ts, cpu): (u64, u16), bytes: u32, outside: bool, found: &mut Found) -> bool {
-        let Some(message) = self.take(key, ts, bytes) else {
+    /// A datagram has left; `message`: whose reply it is, by its id. `false`: none waits that it can be.
+    pub fn left(&mut self, left: Left, message: Option<u32>, found: &mut Found) -> bool {
+        let Left { key, ts, cpu, bytes, outside } = left;
+        let Some(message) = self.take(key, ts, bytes, message) else {
             if outside {
                 self.early.insert(key, (ts, cpu, bytes));
             }
@@ -77,19 +92,20 @@ impl Queued {
 
     /// A datagram that was sent before was dropped.
     pub fn dropped(&mut self, key: FlowKey, ts: u64, bytes: u32, found: &mut Found) {
-        if let Some(message) = self.take(key, ts, bytes) {
+        if let Some(message) = self.take(key, ts, bytes, None) {
             found.messages[message as usize].flags |= flags::REPLY_DROPPED;
         }
     }
 
-    fn place(&self, key: FlowKey, ts: u64, bytes: u32) -> Option<usize> {
-        let is_it = |w: &Waiting| w.bytes == bytes && ts < w.sent_ns + LONGEST_NS;
+    fn place(&self, key: FlowKey, ts: u64, bytes: u32, message: Option<u32>) -> Option<usize> {
+        let its = |w: &Waiting| message.is_none_or(|message| w.message == message);
+        let is_it = |w: &Waiting| w.bytes == bytes && its(w) && ts < w.sent_ns + LONGEST_NS;
         self.flows.get(&key)?.iter().position(is_it)
     }
 
     /// The oldest of this length, and with it goes what came before: the order is kept, so that was dropped.
-    fn take(&mut self, key: FlowKey, ts: u64, bytes: u32) -> Option<u32> {
-        let at = self.place(key, ts, bytes)?;
+    fn take(&mut self, key: FlowKey, ts: u64, bytes: u32, message: Option<u32>) -> Option<u32> {
+        let at = self.place(key, ts, bytes, message)?;
         self.flows.get_mut(&key)?.drain(..=at).next_back().map(|w| w.message)
     }
 }
@@ -112,6 +128,11 @@ mod tests {
         (queued, found)
     }
 
+    /// A datagram of 100 bytes that left while a thread was interrupted.
+    fn at(ts: u64) -> Left {
+        Left { key: KEY, ts, cpu: 0, bytes: 100, outside: true }
+    }
+
     fn left(found: &Found) -> Vec<u64> {
         found.messages.iter().map(|m| m.xmit_ns).collect()
     }
@@ -119,12 +140,15 @@ mod tests {
     #[test]
     fn datagrams_leave_in_their_order() {
         let (mut queued, mut found) = waiting(&[10, 20]);
-        assert!(queued.left(KEY, (500, 3), 100, true, &mut found));
+        assert!(queued.left(Left { cpu: 3, ..at(500) }, None, &mut found));
         assert_eq!((left(&found), found.extras[0].xmit_cpu), (vec![500, 0], 3));
-        assert!(!queued.left(FlowKey { addrs: 2, ..KEY }, (600, 3), 100, true, &mut found), "of another flow");
-        assert!(!queued.left(KEY, (600, 3), 99, true, &mut found), "of another length");
-        assert!(queued.left(KEY, (700, 3), 100, true, &mut found));
-        assert!(!queued.left(KEY, (800, 3), 100, true, &mut found), "all have left");
+        assert!(
+            !queued.left(Left { key: FlowKey { addrs: 2, ..KEY }, ..at(600) }, None, &mut found),
+            "of another flow"
+        );
+        assert!(!queued.left(Left { cpu: 3, bytes: 99, ..at(600) }, None, &mut found), "of another length");
+        assert!(queued.left(Left { cpu: 3, ..at(700) }, None, &mut found));
+        assert!(!queued.left(Left { cpu: 3, ..at(800) }, None, &mut found), "all have left");
         assert_eq!(left(&found), [500, 700]);
     }
 
@@ -132,14 +156,14 @@ mod tests {
     fn one_that_was_dropped_leaves_its_place_to_the_next() {
         let (mut queued, mut found) = waiting(&[10, 20]);
         queued.dropped(KEY, 30, 100, &mut found);
-        queued.left(KEY, (500, 0), 100, true, &mut found);
+        queued.left(at(500), None, &mut found);
         assert_eq!((left(&found), found.messages[0].flags), (vec![0, 500], flags::REPLY_DROPPED));
         // Dropped unseen: the next one of another length says so.
         let (mut queued, mut found) = waiting(&[10]);
         found.add(Message { send_ns: 20, ..Message::default() }, Extra::default());
         queued.sent(KEY, 25, 7, 1, &mut found);
-        queued.left(KEY, (500, 0), 7, true, &mut found);
-        queued.left(KEY, (600, 0), 100, true, &mut found);
+        queued.left(Left { bytes: 7, ..at(500) }, None, &mut found);
+        queued.left(at(600), None, &mut found);
         assert_eq!(left(&found), [0, 500]);
     }
 
@@ -147,10 +171,10 @@ mod tests {
     fn one_that_another_core_gave_to_the_driver_before_its_call_had_ended_has_left() {
         let (mut queued, mut found) = waiting(&[]);
         found.add(Message { recv_ns: 5, send_ns: 10, ..Message::default() }, Extra::default());
-        assert!(!queued.left(KEY, (12, 1), 100, true, &mut found));
+        assert!(!queued.left(Left { cpu: 1, ..at(12) }, None, &mut found));
         queued.sent(KEY, 15, 100, 0, &mut found);
         assert_eq!(left(&found), [12]);
-        assert!(!queued.left(KEY, (500, 0), 100, true, &mut found), "it does not wait as well");
+        assert!(!queued.left(at(500), None, &mut found), "it does not wait as well");
         // An older one that nobody waits for is not the next message's.
         found.add(Message { recv_ns: 505, send_ns: 510, ..Message::default() }, Extra::default());
         queued.sent(KEY, 515, 100, 1, &mut found);
@@ -160,9 +184,9 @@ mod tests {
     #[test]
     fn a_call_gives_others_datagrams_to_the_driver_only_where_some_left_outside_of_calls_lately() {
         let (mut queued, mut found) = waiting(&[10, 20, 30]);
-        assert!(!queued.is_older(KEY, 100, 100), "nothing was ever queued: an event is missing");
-        queued.left(KEY, (100, 0), 100, true, &mut found);
-        assert!(queued.is_older(KEY, 200, 100) && !queued.is_older(KEY, 200, 99));
-        assert!(!queued.is_older(KEY, 2 * LONGEST_NS, 100), "long ago");
+        assert!(!queued.is_older(at(100), None), "nothing was ever queued: an event is missing");
+        queued.left(at(100), None, &mut found);
+        assert!(queued.is_older(at(200), None) && !queued.is_older(Left { bytes: 99, ..at(200) }, None));
+        assert!(!queued.is_older(at(2 * LONGEST_NS), None), "long ago");
     }
 }

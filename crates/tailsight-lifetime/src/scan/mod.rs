@@ -106,6 +106,8 @@ struct Scanner<'a> {
     udp_replies: UdpReplies,
     /// By thread: the last datagram given to the driver, where, and what was kept of it.
     udp_xmit: FxHashMap<u32, (u64, u16, Open)>,
+    /// By core: a datagram that was given to the driver while a thread was interrupted, until what was kept of it is there; and that thread.
+    udp_outside: Vec<Option<(u32, Open)>>,
     /// By thread: the last datagram that was dropped in a send call: when, and of which flow.
     udp_dropped: FxHashMap<u32, (u64, FlowKey)>,
     /// With a protocol.
@@ -160,6 +162,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         datagrams: Datagrams::default(),
         udp_replies: UdpReplies::default(),
         udp_xmit: FxHashMap::default(),
+        udp_outside: vec![None; cores],
         udp_dropped: FxHashMap::default(),
         captures: facts.protocol.map(|(protocol, bytes)| (protocol, Box::new(Captures::new(cores, bytes)))),
         flow_index: FxHashMap::default(),

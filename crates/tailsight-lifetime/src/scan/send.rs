@@ -1,7 +1,7 @@
 //! Send-side events: send calls, packets to the driver, time stamps of replies, and the payload in which they are parsed.
 
 use tailsight_protocol::Protocol;
-use tailsight_protocol::frame::memcached_datagram;
+use tailsight_protocol::frame::{UdpFrame, memcached_datagram};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::{Event, FlowKey};
 
@@ -9,6 +9,7 @@ use super::{Scanner, index_of};
 use crate::messages::nic::Stamp;
 use crate::messages::replies::{Replies, SendCall};
 use crate::messages::requests::capture::{Open, may_interrupt};
+use crate::messages::udp_queued::Left;
 use crate::model::{Message, SentKind};
 
 impl Scanner<'_> {
@@ -26,6 +27,9 @@ impl Scanner<'_> {
     }
 
     pub(super) fn framed_xmit(&mut self, packet: &Open, cpu: u16) {
+        if packet.key.is_udp() {
+            return self.datagram_outside(packet, cpu);
+        }
         let Some((_, captures)) = &mut self.captures else { return };
         if let Some(framed) = self.tcp.get_mut(&packet.key).and_then(|f| f.framed.as_mut()) {
             while let Some((older, cpu)) = captures.close_older(packet) {
@@ -64,12 +68,7 @@ impl Scanner<'_> {
             // A connected socket says to whom it sends.
             let connected = (key.remote_port() != 0).then_some(key);
             let to = xmit.map(|x| x.2.key).or(dropped.map(|x| x.1)).or(connected);
-            let reply = match (&self.captures, xmit) {
-                (Some((Protocol::Memcached, captures)), Some((.., packet))) => {
-                    memcached_datagram(captures.from(packet.id, packet.seq), u64::from(packet.len), false)
-                }
-                _ => None,
-            };
+            let reply = xmit.and_then(|(.., packet)| self.datagram_frame(&packet));
             let sent = (event.c_hi(), event.c_lo());
             let turned = self.turned.get(&tid).copied().unwrap_or(0);
             if !self.udp_replies.sent((call, turned), sent, (to, dropped.is_some()), reply, &mut self.found) {
@@ -129,11 +128,11 @@ impl Scanner<'_> {
         };
         if key.is_udp() {
             let datagram = (event.ts, cpu, Open::of(event, id, true));
-            if self.is_interrupted(cpu) && self.left_later(datagram, true) {
-                return;
-            }
-            if let Some(before) = self.udp_xmit.insert(event.tid, datagram) {
-                self.left_later(before, false);
+            let outside = self.is_interrupted(cpu);
+            if outside && id != 0 {
+                self.udp_outside[usize::from(cpu)] = Some((event.tid, datagram.2)); // its id comes behind it
+            } else if !outside || !self.left_later(datagram, true) {
+                self.in_call(event.tid, datagram);
             }
         } else if let Some(flow) = self.tcp.get_mut(&key) {
             flow.ifindex = event.c_hi();
@@ -150,9 +149,37 @@ impl Scanner<'_> {
         !core.segments.is_empty() && self.tree.within(core.node()).interrupt
     }
 
+    /// A datagram was given to the driver in a send call of this thread.
+    fn in_call(&mut self, tid: u32, datagram: (u64, u16, Open)) {
+        if let Some(before) = self.udp_xmit.insert(tid, datagram) {
+            self.left_later(before, false);
+        }
+    }
+
+    /// What was kept is there of a datagram that was given to the driver; the core's thread was interrupted then.
+    fn datagram_outside(&mut self, packet: &Open, cpu: u16) {
+        let waits = self.udp_outside[usize::from(cpu)].take_if(|(_, datagram)| datagram.id == packet.id);
+        if let Some((tid, datagram)) = waits
+            && !self.left_later((datagram.ts, cpu, datagram), true)
+        {
+            self.in_call(tid, (datagram.ts, cpu, datagram));
+        }
+    }
+
+    /// What a datagram on its way out says about itself.
+    fn datagram_frame(&self, packet: &Open) -> Option<UdpFrame> {
+        match &self.captures {
+            Some((Protocol::Memcached, captures)) => {
+                memcached_datagram(captures.from(packet.id, packet.seq), u64::from(packet.len), false)
+            }
+            _ => None,
+        }
+    }
+
     /// A datagram was given to the driver: whether it is one that waits since a call that has ended.
-    fn left_later(&mut self, (ts, cpu, packet): (u64, u16, Open), outside: bool) -> bool {
-        self.udp_replies.queued.left(packet.key, (ts, cpu), packet.len, outside, &mut self.found)
+    fn left_later(&mut self, datagram: (u64, u16, Open), outside: bool) -> bool {
+        let frame = self.datagram_frame(&datagram.2);
+        self.udp_replies.left(left(datagram, outside), frame, &mut self.found)
     }
 
     /// The datagram that a send call on UDP gave to the driver, if that is its own.
@@ -160,7 +187,8 @@ impl Scanner<'_> {
         let datagram = self.udp_xmit.remove(&call.tid)?;
         let (ts, _, packet) = datagram;
         // Without a begin there is no telling since when.
-        if ts < begun.unwrap_or(0) || self.udp_replies.queued.is_older(packet.key, ts, packet.len) {
+        let older = self.udp_replies.is_older(left(datagram, false), self.datagram_frame(&packet));
+        if ts < begun.unwrap_or(0) || older {
             self.left_later(datagram, false);
             return None;
         }
@@ -172,7 +200,7 @@ impl Scanner<'_> {
         self.outgoing.dropped(event);
         let key = FlowKey::of(event);
         if key.is_udp() && self.is_interrupted(cpu) {
-            self.udp_replies.queued.dropped(key, event.ts, event.c_lo(), &mut self.found);
+            self.udp_replies.dropped(key, event.ts, event.c_lo(), &mut self.found);
         } else if key.is_udp() {
             self.udp_dropped.insert(event.tid, (event.ts, key));
         }
@@ -204,4 +232,8 @@ impl Scanner<'_> {
             }
         }
     }
+}
+
+fn left((ts, cpu, packet): (u64, u16, Open), outside: bool) -> Left {
+    Left { key: packet.key, ts, cpu, bytes: packet.len, outside }
 }

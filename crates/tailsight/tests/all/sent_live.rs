@@ -252,13 +252,18 @@ fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_we
     if !shaped.status.success() {
         return tailsight_testing::skip_as(test, format!("no token bucket: {}", shown(&shaped)));
     }
-    for proto in [Proto::MemcachedUdp, Proto::Memcached] {
-        let out = live.path(proto.name());
+    // With the protocol, a datagram's id says whose reply it is; without, its flow, order and length.
+    for (proto, name, more) in [
+        (Proto::MemcachedUdp, "udp", &[][..]),
+        (Proto::MemcachedUdp, "udp-by-id", &["--protocol", "memcached"][..]),
+        (Proto::Memcached, "tcp", &[][..]),
+    ] {
+        let out = live.path(name);
         let load = Workload { value_size: 1024, ..Workload::new(proto, address(false, PORT)).rate(1_900.0) };
         let pid = server.pid().to_string();
         let record = || {
             let before = dropped_by_the_device(&live);
-            let output = run(&["record", "-p", &pid, "-d", "2s", "-o", &out]);
+            let output = run(&[&["record", "-p", &pid, "-d", "2s", "-o", &out], more].concat());
             (output, dropped_by_the_device(&live) - before)
         };
         let ((output, dropped), _) = live.under_load(&[load], record);
@@ -266,7 +271,7 @@ fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_we
         let lifetimes = Analysis::of(&mut Run::open(Path::new(&out)).unwrap()).unwrap().lifetimes;
         // Starting and ending a recorder takes time, in which the device drops, too.
         let counted: u64 = lifetimes.outgoing.dropped.values().sum();
-        assert!(dropped > 20 && counted <= dropped && counted * 3 > dropped, "{counted} of {dropped}, {proto:?}");
+        assert!(dropped > 20 && counted <= dropped && counted * 3 > dropped, "{counted} of {dropped}, {name}");
         let gone = lifetimes.messages.iter().filter(|m| m.flags & flags::REPLY_DROPPED != 0).count() as u64;
         let diagnosis = run(&["diagnose", &out, "--json", "--leg", "transmit", "--focus", "p95..p100"]);
         assert_eq!(diagnosis.status.code(), Some(0), "{}", shown(&diagnosis));
@@ -277,10 +282,13 @@ fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_we
             d["causes"].as_array().unwrap().iter().find(|c| c["name"].as_str().unwrap().starts_with("tx-dropped:"));
         if proto == Proto::MemcachedUdp {
             // One packet each, and nobody sends it again. The others left the queue one by one, most of them after their call.
-            assert!(gone <= counted && gone * 10 >= counted * 9 && late.is_none(), "{gone} of {counted}: {late:?}");
+            assert!(
+                gone <= counted && gone * 10 >= counted * 9 && late.is_none(),
+                "{gone} of {counted}, {name}: {late:?}"
+            );
             let all = lifetimes.messages.len() as u64;
             let left = lifetimes.messages.iter().filter(|m| m.xmit_ns != 0).count() as u64;
-            assert!((left + gone) * 100 >= all * 98, "{left} left and {gone} were dropped, of {all}");
+            assert!((left + gone) * 100 >= all * 98, "{left} left and {gone} were dropped, of {all}, {name}");
             let mut service: Vec<u64> = lifetimes.messages.iter().filter_map(|m| m.latency(Leg::Service)).collect();
             service.sort_unstable();
             // A datagram that leaves in another's call, or while its thread is interrupted, is not taken for the reply to another message.
