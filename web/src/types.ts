@@ -39,7 +39,7 @@ export interface Diagnosis {
   ideal_ns: Percentiles | null; ideal?: { focus: Record<string, number>; all: Record<string, number>; replayed_ns: Percentiles; what_if: WhatIf[] };
   loss: { events: number; clock_error_ns: number }; overhead: { ns_per_event: number; events: number }; notes: string[]; next: string[];
 }
-export interface SentCalls { calls: number; complete: number; bytes: number; transmit_ns: Percentiles; peers: [string, number][] }
+export interface SentCalls { calls: number; complete: number; bytes: number; transmit_ns: Percentiles; answered?: number; wait_ns?: Percentiles; peers: [string, number][] }
 export interface Hook { name: string; probe: string; on: boolean; optional?: boolean; reason?: string | null; ns_per_run: number | null; measured_runs: number }
 export interface Meta {
   tailsight: string; state: string; partial?: string | null; start_ns: number; end_ns: number; started_unix_ns: number; source: string;

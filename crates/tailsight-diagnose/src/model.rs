@@ -142,6 +142,12 @@ pub struct SentCalls {
     pub bytes: u64,
     /// Percentiles of their transmit leg, keyed as `latency_ns`.
     pub transmit_ns: BTreeMap<String, u64>,
+    /// Requests whose answer was seen.
+    #[serde(default)]
+    pub answered: u64,
+    /// Percentiles of their wait, from the end of the send call until the last part of the answer could be read, keyed as `latency_ns`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub wait_ns: BTreeMap<String, u64>,
     /// To whom: address and port with the number of calls, the most called first; at most 8.
     pub peers: Vec<(String, u64)>,
 }

@@ -47,6 +47,7 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             return None;
         }
         let mut ns: Vec<u64> = all.iter().filter_map(|s| s.transmit_ns()).collect();
+        let mut waits: Vec<u64> = all.iter().filter_map(|s| s.wait_ns()).collect();
         let mut peers: BTreeMap<&str, u64> = BTreeMap::new();
         for sent in &all {
             *peers.entry(lifetimes.flows.get(sent.flow as usize).map_or("", Flow::remote)).or_default() += 1;
@@ -63,6 +64,8 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             complete: ns.len() as u64,
             bytes: all.iter().map(|s| u64::from(s.bytes)).sum(),
             transmit_ns: percentiles(&mut ns),
+            answered: waits.len() as u64,
+            wait_ns: if waits.is_empty() { BTreeMap::new() } else { percentiles(&mut waits) },
             peers,
         })
     };
@@ -142,7 +145,10 @@ mod tests {
 
     #[test]
     fn what_was_sent_by_itself_is_summed_apart_from_messages() {
-        let sent = |kind, flow, send_ns, xmit_ns| Sent { kind, flow, bytes: 100, tid: 1, send_ns, sent_ns: 0, xmit_ns };
+        let sent = |kind, flow, send_ns, xmit_ns| {
+            let (sent_ns, answered_ns) = (send_ns + 2, if xmit_ns == 15 { 500 } else { 0 });
+            Sent { kind, flow, bytes: 100, tid: 1, send_ns, sent_ns, xmit_ns, answered_ns }
+        };
         let flows =
             vec![flow("tcp 10.0.0.1:80 <- 10.0.0.2:4000", false), flow("tcp 10.0.0.1:5000 <- 10.0.0.3:9101", false)];
         let mut lifetimes = Lifetimes::from_parts("app", vec![], flows, vec![], vec![]);
@@ -156,8 +162,10 @@ mod tests {
         assert_eq!((requests.calls, requests.complete, requests.bytes), (2, 1, 200));
         assert_eq!(requests.peers, [("10.0.0.3:9101".to_owned(), 2)]);
         assert_eq!(requests.transmit_ns["max"], 5);
+        assert_eq!((requests.answered, requests.wait_ns["max"]), (1, 488));
         let pushes = all.pushes.unwrap();
         assert_eq!((pushes.calls, pushes.transmit_ns["max"], pushes.peers.len()), (1, 20, 0));
+        assert_eq!((pushes.answered, pushes.wait_ns.len()), (0, 0));
         assert_eq!(summary(&Lifetimes::default()), None);
     }
 

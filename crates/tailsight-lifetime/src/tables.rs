@@ -41,7 +41,9 @@ impl Error {
 const ROWS: usize = 100_000;
 
 /// Columns that may be null, whether or not the first messages have them all.
-const NULLABLE: [&str; 25] = [
+const NULLABLE: [&str; 27] = [
+    "answered_ns",
+    "wait_ns",
     "ideal_ns",
     "t1_t2_ns",
     "t2_t3_ns",
@@ -103,6 +105,8 @@ fn sent(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
                 ("send_ns", stage(|s| s.send_ns)),
                 ("xmit_ns", stage(|s| s.xmit_ns)),
                 ("transmit_ns", Arc::new(rows.iter().map(Sent::transmit_ns).collect::<UInt64Array>())),
+                ("answered_ns", stage(|s| s.answered_ns)),
+                ("wait_ns", Arc::new(rows.iter().map(Sent::wait_ns).collect::<UInt64Array>())),
             ]
         }),
     )

@@ -330,6 +330,15 @@ impl Peers {
         })
     }
 
+    /// By connection: when each call on it was sent, and when the last part of its answer could be read (0: never), in order.
+    pub fn answers(&self) -> FxHashMap<FlowKey, Vec<(u64, u64)>> {
+        let mut out: FxHashMap<FlowKey, Vec<(u64, u64)>> = FxHashMap::default();
+        for c in &self.calls {
+            out.entry(c.key).or_default().push((c.sent, if c.received == 0 { 0 } else { c.ready }));
+        }
+        out
+    }
+
     /// The calls that were answered, in the order in which they were sent.
     pub fn answered(&self) -> Vec<Question> {
         let question = |c: &Open| Question {

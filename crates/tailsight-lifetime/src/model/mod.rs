@@ -166,9 +166,16 @@ pub struct Sent {
     pub sent_ns: u64,
     /// Its last byte was given to the driver (T6).
     pub xmit_ns: u64,
+    /// Of a request: the last part of its answer could be read. 0 also where another request followed on the connection before that.
+    pub answered_ns: u64,
 }
 
 impl Sent {
+    /// From the end of the send call until the answer could be read, ns, when both were seen.
+    pub fn wait_ns(&self) -> Option<u64> {
+        (self.answered_ns != 0).then(|| self.answered_ns.saturating_sub(self.sent_ns))
+    }
+
     /// From the send call to the hand-over, ns, when both were seen.
     pub fn transmit_ns(&self) -> Option<u64> {
         (self.send_ns != 0 && self.xmit_ns >= self.send_ns).then(|| self.xmit_ns - self.send_ns)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use tailsight_kernel::syscalls::waits_for_work;
 use tailsight_protocol::Protocol;
+use tailsight_trace::FlowKey;
 
 use super::losses::overlaps;
 use super::{Scan, Scanner};
@@ -12,7 +13,7 @@ use crate::input;
 use crate::messages::reorder::gathered;
 use crate::messages::requests::Framing;
 use crate::messages::{Extra, Found, overtaken, udp_order};
-use crate::model::{Incomplete, Message, Sent, SentKind, flags};
+use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::cores::Core;
 use crate::timelines::tree::{NodeId, Tree};
@@ -36,6 +37,7 @@ impl Scanner<'_> {
         let Found { messages, extras, mut incomplete, classes, framing, sent } = self.found;
         let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
+        let answers = self.peers.answers();
         let peers = self.peers.finish(&messages, &extras, &order, sleeps);
         let mut messages = gathered(messages, &order);
         for (id, message) in (0..).zip(&mut messages) {
@@ -45,6 +47,7 @@ impl Scanner<'_> {
         let framing = self.captures.map(|(protocol, _)| framed(framing, protocol, &messages));
         let extras: Vec<Extra> = gathered(extras, &order);
         let overtaken = overtaken::mark(&mut messages, &busy_periods, &self.threads);
+        let sent = in_order_of_sending(sent, &self.flows, &answers);
         let faults = self.faults.by_message(messages.iter().zip(&extras));
         Scan {
             tree: self.tree,
@@ -56,7 +59,7 @@ impl Scanner<'_> {
             flows: self.flows,
             incomplete,
             faults,
-            sent: in_order_of_sending(sent),
+            sent,
             outgoing,
             numa_moves: self.numa_moves,
             drop_reasons: self.facts.drop_reasons,
@@ -128,10 +131,23 @@ fn framed(mut framing: Framing, protocol: Protocol, messages: &[Message]) -> Fra
     framing
 }
 
-fn in_order_of_sending(sent: Vec<(SentKind, Message, Extra)>) -> Vec<(Sent, Extra)> {
+/// `answers`: see [`crate::messages::backend_calls::Peers::answers`].
+fn in_order_of_sending(
+    sent: Vec<(SentKind, Message, Extra)>,
+    flows: &[Flow],
+    answers: &FxHashMap<FlowKey, Vec<(u64, u64)>>,
+) -> Vec<(Sent, Extra)> {
+    // A request that was sent in several pieces has one answer.
+    let answered = |flow: u32, sent_ns: u64| {
+        let calls = answers.get(&flows[flow as usize].key)?;
+        let (_, ready) = calls[..calls.partition_point(|(sent, _)| *sent <= sent_ns)].last()?;
+        (*ready >= sent_ns).then_some(*ready)
+    };
     let of = |(kind, m, extra): (SentKind, Message, Extra)| {
         let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;
-        (Sent { kind, flow, bytes, tid, send_ns, sent_ns: extra.sent_ns, xmit_ns }, extra)
+        let sent_ns = extra.sent_ns;
+        let answered_ns = if kind == SentKind::Request { answered(flow, sent_ns).unwrap_or(0) } else { 0 };
+        (Sent { kind, flow, bytes, tid, send_ns, sent_ns, xmit_ns, answered_ns }, extra)
     };
     // Without the calls that turned out to be replies.
     let mut sent: Vec<(Sent, Extra)> = sent.into_iter().filter(|(_, m, _)| m.send_ns != 0).map(of).collect();

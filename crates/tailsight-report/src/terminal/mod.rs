@@ -303,10 +303,12 @@ fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
     let of = |what: &str, calls: &Option<tailsight_diagnose::model::SentCalls>| {
         let calls = calls.as_ref()?;
         let mut text = units::counted(calls.calls, what);
-        let ns = |key: &str| Some(format!("{key} {}", units::duration(*calls.transmit_ns.get(key)?)));
-        let percentiles: Vec<String> = ["p50", "p99", "max"].iter().filter_map(|key| ns(key)).collect();
-        if !percentiles.is_empty() {
-            text += &format!(", transmit {}", percentiles.join(", "));
+        for (what, all) in [("transmit", &calls.transmit_ns), ("wait for the answer", &calls.wait_ns)] {
+            let ns = |key: &str| Some(format!("{key} {}", units::duration(*all.get(key)?)));
+            let percentiles: Vec<String> = ["p50", "p99", "max"].iter().filter_map(|key| ns(key)).collect();
+            if !percentiles.is_empty() {
+                text += &format!(", {what} {}", percentiles.join(", "));
+            }
         }
         if let Some((peer, n)) = calls.peers.first() {
             text += &format!(", most to {} ({})", clean(peer), units::count(*n));

@@ -171,6 +171,13 @@ fn what_a_server_asks_of_its_backend_is_a_request_of_its_own() {
     }
     let complete = requests.iter().filter(|s| s.transmit_ns().is_some()).count();
     assert!(complete * 10 >= requests.len() * 9, "{complete} of {}", requests.len());
+    // The last one may be answered after the recording.
+    let waits: Vec<u64> = requests.iter().filter_map(|s| s.wait_ns()).collect();
+    assert!(
+        waits.len() + 1 >= requests.len() && waits.iter().all(|ns| *ns >= 900_000),
+        "{waits:?} of {}",
+        requests.len()
+    );
     // The answer takes a millisecond: it is in the service leg, not taken for the reply's send.
     let service: Vec<u64> = lifetimes.messages.iter().filter_map(|m| m.latency(Leg::Service)).collect();
     assert!(service.iter().all(|ns| *ns >= 1_000_000), "{:?}", service.iter().min());
