@@ -71,16 +71,21 @@ const NULLABLE: [&str; 27] = [
     "total_ns",
 ];
 
-/// Writes both tables into a directory. `ideal_ns`: what an ideal server would have taken for each message, by its id; empty where
+/// Writes the tables into a directory and returns the names of their files. `ideal_ns`: what an ideal server would have taken for each message, by its id; empty where
 /// no queue fits the server.
 ///
 /// # Errors
 /// [`Error::Write`].
-pub fn write(dir: &Path, lifetimes: &Lifetimes, ideal_ns: &[Option<u64>]) -> Result<(), Error> {
-    messages(&dir.join("messages.parquet"), lifetimes, ideal_ns)?;
-    parts(&dir.join("lifetimes.parquet"), lifetimes)?;
+pub fn write(dir: &Path, lifetimes: &Lifetimes, ideal_ns: &[Option<u64>]) -> Result<Vec<&'static str>, Error> {
+    let mut names = vec!["messages.parquet", "lifetimes.parquet"];
+    messages(&dir.join(names[0]), lifetimes, ideal_ns)?;
+    parts(&dir.join(names[1]), lifetimes)?;
     // Most servers only answer.
-    if lifetimes.sent.is_empty() { Ok(()) } else { sent(&dir.join("sent.parquet"), lifetimes) }
+    if !lifetimes.sent.is_empty() {
+        names.push("sent.parquet");
+        sent(&dir.join("sent.parquet"), lifetimes)?;
+    }
+    Ok(names)
 }
 
 /// What the application sent by itself.
@@ -346,6 +351,23 @@ mod tests {
                 }
             }
             assert_eq!(rows, n);
+        }
+    }
+
+    /// `export` wrote it and did not say so.
+    #[test]
+    fn what_the_application_asks_of_others_is_a_table_with_its_waits() {
+        let (dir, mut lifetimes) = (tempfile::tempdir().unwrap(), golden());
+        assert_eq!(write(dir.path(), &lifetimes, &[]).unwrap(), ["messages.parquet", "lifetimes.parquet"]);
+        let (kind, sent_ns) = (crate::model::SentKind::Request, 12);
+        let one = Sent { kind, flow: 0, bytes: 9, tid: 7, send_ns: 10, sent_ns, xmit_ns: 11, answered_ns: 512 };
+        lifetimes.sent = vec![one, Sent { answered_ns: 0, ..one }];
+        assert_eq!(write(dir.path(), &lifetimes, &[]).unwrap()[2..], ["sent.parquet"]);
+        let file = File::open(dir.path().join("sent.parquet")).unwrap();
+        let batch = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().next().unwrap().unwrap();
+        for (name, first) in [("answered_ns", 512), ("wait_ns", 500)] {
+            let column = batch.column_by_name(name).unwrap().as_primitive::<arrow_array::types::UInt64Type>();
+            assert_eq!(column.iter().collect::<Vec<_>>(), [Some(first), None], "{name}");
         }
     }
 

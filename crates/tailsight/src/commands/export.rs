@@ -117,8 +117,7 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 fn parquet(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
     let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis);
     let ideal_ns = ideal.as_ref().map_or(&[][..], OfRun::by_id);
-    tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes, ideal_ns)?;
-    for name in ["messages.parquet", "lifetimes.parquet"] {
+    for name in tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes, ideal_ns)? {
         terminal::print(&format!("{}\n", dir.join(name).display()))?;
     }
     Ok(())
