@@ -65,7 +65,7 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             bytes: all.iter().map(|s| u64::from(s.bytes)).sum(),
             transmit_ns: percentiles(&mut ns),
             answered: waits.len() as u64,
-            wait_ns: if waits.is_empty() { BTreeMap::new() } else { percentiles(&mut waits) },
+            wait_ns: percentiles(&mut waits),
             peers,
         })
     };

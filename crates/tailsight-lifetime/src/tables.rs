@@ -71,8 +71,8 @@ const NULLABLE: [&str; 27] = [
     "total_ns",
 ];
 
-/// Writes the tables into a directory and returns the names of their files. `ideal_ns`: what an ideal server would have taken for each message, by its id; empty where
-/// no queue fits the server.
+/// Writes the tables into a directory and returns the names of their files. `ideal_ns`: what an ideal server would have taken for each
+/// message, by its id; empty where no queue fits the server.
 ///
 /// # Errors
 /// [`Error::Write`].
@@ -361,6 +361,7 @@ mod tests {
         assert_eq!(write(dir.path(), &lifetimes, &[]).unwrap(), ["messages.parquet", "lifetimes.parquet"]);
         let (kind, sent_ns) = (crate::model::SentKind::Request, 12);
         let one = Sent { kind, flow: 0, bytes: 9, tid: 7, send_ns: 10, sent_ns, xmit_ns: 11, answered_ns: 512 };
+        assert_eq!(Sent { answered_ns: 11, ..one }.wait_ns(), Some(0), "answered before its own call had returned");
         lifetimes.sent = vec![one, Sent { answered_ns: 0, ..one }];
         assert_eq!(write(dir.path(), &lifetimes, &[]).unwrap()[2..], ["sent.parquet"]);
         let file = File::open(dir.path().join("sent.parquet")).unwrap();

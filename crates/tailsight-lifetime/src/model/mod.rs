@@ -171,7 +171,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// From the end of the send call until the answer could be read, ns, when both were seen.
+    /// From the end of the send call until the answer could be read, ns; 0 when that was before the call had returned.
     pub fn wait_ns(&self) -> Option<u64> {
         (self.answered_ns != 0).then(|| self.answered_ns.saturating_sub(self.sent_ns))
     }

@@ -140,8 +140,7 @@ fn in_order_of_sending(
     // A request that was sent in several pieces has one answer.
     let answered = |flow: u32, sent_ns: u64| {
         let calls = answers.get(&flows[flow as usize].key)?;
-        let (_, ready) = calls[..calls.partition_point(|(sent, _)| *sent <= sent_ns)].last()?;
-        (*ready >= sent_ns).then_some(*ready)
+        calls[..calls.partition_point(|(sent, _)| *sent <= sent_ns)].last().map(|(_, ready)| *ready)
     };
     let of = |(kind, m, extra): (SentKind, Message, Extra)| {
         let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;

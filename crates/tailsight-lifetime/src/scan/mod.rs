@@ -104,8 +104,8 @@ struct Scanner<'a> {
     tcp: FxHashMap<FlowKey, TcpFlow>,
     datagrams: Datagrams,
     udp_replies: UdpReplies,
-    /// By thread: the last datagram given to the driver, where, and what was kept of it.
-    udp_xmit: FxHashMap<u32, (u64, u16, Open)>,
+    /// By thread: the last datagram given to the driver: on which core, and what was kept of it.
+    udp_xmit: FxHashMap<u32, (u16, Open)>,
     /// By core: a datagram that was given to the driver while a thread was interrupted, until what was kept of it is there; and that thread.
     udp_outside: Vec<Option<(u32, Open)>>,
     /// By thread: the last datagram that was dropped in a send call: when, and of which flow.

@@ -44,7 +44,7 @@ impl Scanner<'_> {
         // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
         let begun = self.sending.remove(&tid).or_else(|| self.threads.syscall_since(tid));
         let xmit = if key.is_udp() { self.own_datagram(event, begun) } else { None };
-        let queued_key = xmit.map_or(key, |x| x.2.key);
+        let queued_key = xmit.map_or(key, |x| x.1.key);
         let queued = self.outgoing.first_of_call(tid, queued_key);
         let call = SendCall {
             entered: begun.or(queued).unwrap_or(event.ts),
@@ -58,17 +58,17 @@ impl Scanner<'_> {
         if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
             self.peers.sent(event, queued_key, &self.facts.sockets);
             self.connections.sent(tid, None, event.ts);
-            return self.asked(call, event, key, xmit.map(|(ts, cpu, _)| (ts, cpu)));
+            return self.asked(call, event, key, xmit.map(|(cpu, packet)| (packet.ts, cpu)));
         }
         self.last_send.insert(tid, event.ts);
         self.busy_periods.sent(tid, event.ts);
         if key.is_udp() {
-            let call = SendCall { inline_xmit: xmit.map(|(ts, cpu, _)| (ts, cpu)), ..call };
+            let call = SendCall { inline_xmit: xmit.map(|(cpu, packet)| (packet.ts, cpu)), ..call };
             let dropped = self.udp_dropped.remove(&tid).filter(|(ts, _)| xmit.is_none() && *ts >= begun.unwrap_or(0));
             // A connected socket says to whom it sends.
             let connected = (key.remote_port() != 0).then_some(key);
-            let to = xmit.map(|x| x.2.key).or(dropped.map(|x| x.1)).or(connected);
-            let reply = xmit.and_then(|(.., packet)| self.datagram_frame(&packet));
+            let to = xmit.map(|x| x.1.key).or(dropped.map(|x| x.1)).or(connected);
+            let reply = xmit.and_then(|(_, packet)| self.datagram_frame(&packet));
             let sent = (event.c_hi(), event.c_lo());
             let turned = self.turned.get(&tid).copied().unwrap_or(0);
             if !self.udp_replies.sent((call, turned), sent, (to, dropped.is_some()), reply, &mut self.found) {
@@ -127,10 +127,10 @@ impl Scanner<'_> {
             _ => 0,
         };
         if key.is_udp() {
-            let datagram = (event.ts, cpu, Open::of(event, id, true));
+            let datagram = (cpu, Open::of(event, id, true));
             let outside = self.is_interrupted(cpu);
             if outside && id != 0 {
-                self.udp_outside[usize::from(cpu)] = Some((event.tid, datagram.2)); // its id comes behind it
+                self.udp_outside[usize::from(cpu)] = Some((event.tid, datagram.1)); // its id comes behind it
             } else if !outside || !self.left_later(datagram, true) {
                 self.in_call(event.tid, datagram);
             }
@@ -150,7 +150,7 @@ impl Scanner<'_> {
     }
 
     /// A datagram was given to the driver in a send call of this thread.
-    fn in_call(&mut self, tid: u32, datagram: (u64, u16, Open)) {
+    fn in_call(&mut self, tid: u32, datagram: (u16, Open)) {
         if let Some(before) = self.udp_xmit.insert(tid, datagram) {
             self.left_later(before, false);
         }
@@ -160,9 +160,9 @@ impl Scanner<'_> {
     fn datagram_outside(&mut self, packet: &Open, cpu: u16) {
         let waits = self.udp_outside[usize::from(cpu)].take_if(|(_, datagram)| datagram.id == packet.id);
         if let Some((tid, datagram)) = waits
-            && !self.left_later((datagram.ts, cpu, datagram), true)
+            && !self.left_later((cpu, datagram), true)
         {
-            self.in_call(tid, (datagram.ts, cpu, datagram));
+            self.in_call(tid, (cpu, datagram));
         }
     }
 
@@ -177,18 +177,18 @@ impl Scanner<'_> {
     }
 
     /// A datagram was given to the driver: whether it is one that waits since a call that has ended.
-    fn left_later(&mut self, datagram: (u64, u16, Open), outside: bool) -> bool {
-        let frame = self.datagram_frame(&datagram.2);
+    fn left_later(&mut self, datagram: (u16, Open), outside: bool) -> bool {
+        let frame = self.datagram_frame(&datagram.1);
         self.udp_replies.left(left(datagram, outside), frame, &mut self.found)
     }
 
     /// The datagram that a send call on UDP gave to the driver, if that is its own.
-    fn own_datagram(&mut self, call: &Event, begun: Option<u64>) -> Option<(u64, u16, Open)> {
+    fn own_datagram(&mut self, call: &Event, begun: Option<u64>) -> Option<(u16, Open)> {
         let datagram = self.udp_xmit.remove(&call.tid)?;
-        let (ts, _, packet) = datagram;
-        // Without a begin there is no telling since when.
+        let (_, packet) = datagram;
         let older = self.udp_replies.is_older(left(datagram, false), self.datagram_frame(&packet));
-        if ts < begun.unwrap_or(0) || older {
+        // Without a begin there is no telling since when.
+        if packet.ts < begun.unwrap_or(0) || older {
             self.left_later(datagram, false);
             return None;
         }
@@ -234,6 +234,6 @@ impl Scanner<'_> {
     }
 }
 
-fn left((ts, cpu, packet): (u64, u16, Open), outside: bool) -> Left {
-    Left { key: packet.key, ts, cpu, bytes: packet.len, outside }
+fn left((cpu, packet): (u16, Open), outside: bool) -> Left {
+    Left { key: packet.key, ts: packet.ts, cpu, bytes: packet.len, outside }
 }
