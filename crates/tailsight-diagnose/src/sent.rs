@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_lifetime::model::flags;
 use tailsight_lifetime::send_entry;
 use tailsight_lifetime::{Flow, Leg, Lifetimes, Sent, SentKind};
 
@@ -73,6 +74,27 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
     (sent != model::Sent::default()).then_some(sent)
 }
 
+/// Of how many pushes to a message it is worth a word that they may be parts of replies: one in a hundred.
+const PUSHES_NOTED: usize = 100;
+
+/// What was made of sends that came after a reply and other work.
+fn parts(lifetimes: &Lifetimes) -> Option<String> {
+    let continued = lifetimes.messages.iter().filter(|m| m.flags & flags::CONTINUED != 0).count();
+    let pushes = lifetimes.sent.iter().filter(|s| s.kind == SentKind::Push).count();
+    if continued > 0 {
+        let replies = if continued == 1 { "1 reply goes".into() } else { format!("{continued} replies go") };
+        return Some(format!(
+            "{replies} on after the thread had turned to other work: the service leg lasts until the last part is sent"
+        ));
+    }
+    (pushes > 0 && pushes * PUSHES_NOTED >= lifetimes.messages.len()).then(|| {
+        format!(
+            "{pushes} sends to clients came after a reply and other work, and count as sent unasked; if they are parts \
+             of replies, the messages took longer than this: `tailsight record --protocol` tells"
+        )
+    })
+}
+
 /// What a reader should know of the way out.
 pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
     let mut out = Vec::new();
@@ -98,6 +120,7 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
             });
         }
     }
+    out.extend(parts(lifetimes));
     let counts = &lifetimes.outgoing;
     if counts.retransmitted > 0 {
         let times = if counts.retransmitted == 1 { "once".into() } else { format!("{} times", counts.retransmitted) };

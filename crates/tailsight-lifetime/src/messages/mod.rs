@@ -1,12 +1,13 @@
 //! Finding messages: from packets to receive calls, and from receive calls to replies.
 //!
 //! TCP is matched exactly by flow and sequence range ([`tcp`]), UDP by a FIFO per socket ([`udp`]), replies by order on the flow
-//! ([`replies`], [`udp_replies`], [`udp_queued`], [`udp_order`]). If the run has payload, [`requests`] parses it. Further facts about messages: NIC time stamps
+//! ([`replies`], [`continued`], [`udp_replies`], [`udp_queued`], [`udp_order`]). If the run has payload, [`requests`] parses it. Further facts about messages: NIC time stamps
 //! ([`nic`]), the transmit side ([`outgoing`]), page faults ([`fault_counts`]), calls to other servers ([`backend_calls`],
 //! [`call_owner`]), the order of service ([`overtaken`]), and what follows from the thread timelines ([`stages`]).
 
 pub mod backend_calls;
 pub mod call_owner;
+pub mod continued;
 pub mod fault_counts;
 pub mod nic;
 pub mod outgoing;

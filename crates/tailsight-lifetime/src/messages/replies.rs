@@ -8,7 +8,7 @@ use super::{Found, sequence_diff};
 use crate::model::flags;
 
 /// A send call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct SendCall {
     /// When it was entered.
     pub entered: u64,
@@ -20,6 +20,10 @@ pub struct SendCall {
     pub end: u32,
     /// UDP: the hand-over to the driver inside the call, if any: (time, core).
     pub inline_xmit: Option<(u64, u16)>,
+    /// TCP: the send buffer was full at its end, so that more of the same is to come.
+    pub full: bool,
+    /// TCP: since the connection's last send call, which did not fill the buffer, its thread had turned to other work.
+    pub resumes: bool,
 }
 
 /// The reply side of one flow (TCP) or of one thread on one socket (UDP).
@@ -28,6 +32,8 @@ pub struct Replies {
     waiting: Vec<u32>,
     sends: usize,
     last: Option<SendCall>,
+    /// A send call of the last reply filled the buffer.
+    full: bool,
     /// TCP: the sequence number after everything sent so far, once known.
     sent_upto: Option<u32>,
     /// TCP: sends whose last byte has not reached the driver: (end, messages).
@@ -102,12 +108,18 @@ impl Replies {
             answer(&[index], call, found);
             self.expect_xmit(call, vec![index], found);
         } else if let Some(&last) = self.waiting.last() {
-            // More of the last reply: it is complete when its last byte is, not when what was sent before is.
+            // More of the last reply: it is complete when its last byte is, not when what was sent before is. What a full buffer
+            // kept waits to be sent; else the thread was at it until now.
             found.messages[last as usize].xmit_ns = 0;
-            found.extras[last as usize].reply_end = call.end;
+            let extra = &mut found.extras[last as usize];
+            extra.reply_end = call.end;
+            if !self.full {
+                extra.sent_ns = call.ts;
+            }
             self.in_flight.iter_mut().for_each(|(_, _, messages)| messages.retain(|m| *m != last));
             self.expect_xmit(call, vec![last], found);
         }
+        self.full = call.full || (self.full && first.is_none());
         self.sends += 1;
         self.last = Some(call);
         first
@@ -222,7 +234,7 @@ mod tests {
         f
     }
     fn send(entered: u64, end: u32) -> SendCall {
-        SendCall { entered, ts: entered + 5, tid: 1, end, inline_xmit: None }
+        SendCall { entered, ts: entered + 5, tid: 1, end, ..SendCall::default() }
     }
 
     #[test]

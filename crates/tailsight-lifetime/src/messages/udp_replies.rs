@@ -220,7 +220,7 @@ mod tests {
 
     /// A call from this time for 5 ns in which nothing was given to the driver.
     fn call(entered: u64) -> SendCall {
-        SendCall { entered, ts: entered + 5, tid: 7, end: 0, inline_xmit: None }
+        SendCall { entered, ts: entered + 5, tid: 7, ..SendCall::default() }
     }
 
     fn left(ts: u64) -> Left {

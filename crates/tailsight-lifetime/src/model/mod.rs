@@ -269,6 +269,8 @@ pub mod flags {
     pub const REPLY_DROPPED: u16 = 8192;
     /// Served out of order: a message of the same application that arrived later was received before it.
     pub const OVERTAKEN: u16 = 16384;
+    /// Its reply went on after its thread had turned to other work: it is sent from when its last such part is.
+    pub const CONTINUED: u16 = 32768;
 }
 
 /// The stages between the stamps T1 to T6 of Tales of the Tail §3.3.1, by the names of [`Message::stages`].

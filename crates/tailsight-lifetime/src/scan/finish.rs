@@ -21,6 +21,7 @@ use crate::timelines::tree::{NodeId, Tree};
 impl Scanner<'_> {
     pub(super) fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
         self.close();
+        std::mem::take(&mut self.later).finish(&self.flows, &mut self.found);
         let is_udp = |flow: u32| self.flows[flow as usize].key.is_udp();
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         udp_order::put_right(&mut self.found, self.peers.answered(), is_udp, sleeps);

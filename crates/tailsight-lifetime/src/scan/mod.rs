@@ -20,6 +20,7 @@ use crate::input::RunContext;
 use crate::input::merge::{Source, in_time_order};
 use crate::input::sample_clock::Pending;
 use crate::messages::backend_calls::{self, Peers};
+use crate::messages::continued::Later;
 use crate::messages::fault_counts::FaultCounts;
 use crate::messages::nic::{NicUse, Stamp};
 use crate::messages::outgoing::{self, Outgoing};
@@ -93,6 +94,14 @@ impl Scan {
     }
 }
 
+/// A thread received a message, or waited for work.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    at: u64,
+    /// Of which connection it received; none: it waited.
+    of: Option<FlowKey>,
+}
+
 struct Scanner<'a> {
     facts: &'a RunContext,
     tree: Tree,
@@ -122,8 +131,10 @@ struct Scanner<'a> {
     /// Connections that the target opened to other servers, and its calls on them.
     clients: FxHashMap<FlowKey, Replies>,
     outgoing: Outgoing,
-    /// When each thread last received a message or waited for work.
-    turned: FxHashMap<u32, u64>,
+    /// By thread: its last turn to other work.
+    turned: FxHashMap<u32, Turn>,
+    /// What is sent to clients that are owed nothing.
+    later: Later,
     connections: Connections,
     polled: FxHashSet<u32>,
     numa_moves: u64,
@@ -173,6 +184,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         clients: FxHashMap::default(),
         outgoing: Outgoing::default(),
         turned: FxHashMap::default(),
+        later: Later::default(),
         connections: Connections::default(),
         polled: FxHashSet::default(),
         numa_moves: 0,

@@ -6,7 +6,7 @@ use tailsight_protocol::{Class, Protocol};
 use tailsight_trace::event::{flow_flags, switch_flags};
 use tailsight_trace::{Event, FlowKey};
 
-use super::{Scanner, index_of};
+use super::{Scanner, Turn, index_of};
 use crate::messages::RecvCall;
 use crate::messages::requests::flow::Framed;
 use crate::model::flags;
@@ -135,7 +135,7 @@ impl Scanner<'_> {
         }
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
-            self.turned.insert(tid, event.ts);
+            self.turned.insert(tid, Turn { at: event.ts, of: Some(key) });
             self.busy_periods.received(tid, entered);
         }
     }
@@ -189,7 +189,7 @@ impl Scanner<'_> {
             let facts = self.facts;
             let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
             match self.busy_periods.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {
-                Wait::Work => drop(self.turned.insert(tid, ts)),
+                Wait::Work => drop(self.turned.insert(tid, Turn { at: ts, of: None })),
                 Wait::Data => self.connections.waits(tid, ts),
                 Wait::Other => {}
             }

@@ -51,14 +51,15 @@ impl Scanner<'_> {
             ts: event.ts,
             tid,
             end: event.b_hi(),
-            inline_xmit: None,
+            ..SendCall::default()
         };
         self.outgoing.sent(key, event);
         // A port that became the target's while recording is one that it serves.
         if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
             self.peers.sent(event, queued_key, &self.facts.sockets);
             self.connections.sent(tid, None, event.ts);
-            return self.asked(call, event, key, xmit.map(|(cpu, packet)| (packet.ts, cpu)));
+            self.asked(call, event, key, xmit.map(|(cpu, packet)| (packet.ts, cpu)));
+            return;
         }
         self.last_send.insert(tid, event.ts);
         self.busy_periods.sent(tid, event.ts);
@@ -70,26 +71,32 @@ impl Scanner<'_> {
             let to = xmit.map(|x| x.1.key).or(dropped.map(|x| x.1)).or(connected);
             let reply = xmit.and_then(|(_, packet)| self.datagram_frame(&packet));
             let sent = (event.c_hi(), event.c_lo());
-            let turned = self.turned.get(&tid).copied().unwrap_or(0);
+            let turned = self.turned.get(&tid).map_or(0, |turn| turn.at);
             if !self.udp_replies.sent((call, turned), sent, (to, dropped.is_some()), reply, &mut self.found) {
                 self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
             return;
         }
-        let turned = self.turned.get(&tid).copied().unwrap_or(0);
+        let turn = self.turned.get(&tid).copied().unwrap_or_default();
         self.connections.sent(tid, Some(key), event.ts);
         let flow = self.tcp.entry(key).or_default();
+        // To read on from the same connection is no other work: there is room again, or the client sends ahead.
+        let resumes = !flow.full && turn.at > flow.sent_ns && turn.of != Some(key);
+        let full = event.aux & flow_flags::FULL != 0;
+        let call = SendCall { full, resumes, ..call };
         if let Some(framed) = &mut flow.framed {
+            (flow.sent_ns, flow.full) = (event.ts, full);
             return framed.sent(call, event.c_lo(), &mut self.found);
         }
         // Unasked: nobody waits, and it is no more of the last reply, for its thread had turned to other work since that
         // was taken whole. The first send of a connection that was open before may answer what came before the recording.
         let (nobody, first) = (flow.replies.is_idle(), flow.sent_ns == 0);
         let unasked = flow.replies.owes_nothing()
-            && (flow.pushing || if nobody { !first || flow.new } else { !flow.full && turned > flow.sent_ns });
-        (flow.sent_ns, flow.full, flow.pushing) = (event.ts, event.aux & flow_flags::FULL != 0, unasked);
+            && (flow.pushing || if nobody { !first || flow.new } else { !flow.full && turn.at > flow.sent_ns });
+        (flow.sent_ns, flow.full, flow.pushing) = (event.ts, full, unasked);
         if unasked {
-            self.unasked(SentKind::Push, call, event, key);
+            let index = self.unasked(SentKind::Push, call, event, key);
+            self.later.pushed(index, turn.of.is_some_and(|of| of != key));
         } else {
             flow.replies.sent(call, &mut self.found);
         }
@@ -101,8 +108,8 @@ impl Scanner<'_> {
         self.unasked(SentKind::Request, call, event, key);
     }
 
-    /// A send call that answers no message.
-    fn unasked(&mut self, kind: SentKind, call: SendCall, event: &Event, key: FlowKey) {
+    /// A send call that answers no message. Returns its index, as [`crate::messages::Found::send`] does.
+    fn unasked(&mut self, kind: SentKind, call: SendCall, event: &Event, key: FlowKey) -> u32 {
         let flow = index_of(&mut self.flow_index, &mut self.flows, key);
         let message = Message { flow, bytes: event.c_lo(), tid: event.tid, ..Message::default() };
         let index = self.found.send(kind, message);
@@ -111,6 +118,7 @@ impl Scanner<'_> {
             SentKind::Push => self.tcp.entry(key).or_default().unasked(call, index, &mut self.found),
             SentKind::Request => self.clients.entry(key).or_default().unasked(call, index, &mut self.found),
         }
+        index
     }
 
     pub(super) fn xmit(&mut self, cpu: u16, event: &Event) {

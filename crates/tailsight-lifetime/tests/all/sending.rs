@@ -184,6 +184,42 @@ fn what_is_pushed_to_a_client_is_no_more_of_its_last_reply() {
     assert_eq!(lifetimes.sent[1].transmit_ns(), Some(270));
 }
 
+/// The head of each reply is sent at once, and the body when a disk has answered, while the thread waits for work. Such a message used to
+/// end with the head: a client waited 20 ms, and the slowest message took 1 ms.
+#[test]
+fn a_reply_that_goes_on_after_other_work_is_served_until_its_last_part_is_sent() {
+    const CYCLE: u64 = 10_000;
+    let with = |requests: u64| {
+        let mut events = vec![];
+        for (i, at) in (0..requests).map(|i| (i, 1000 + i * CYCLE)) {
+            events.extend(request(PORTS, at, 1000 + 50 * i));
+            events.extend(sends(PORTS, 0, at + 200, at + 220, 5100 + 200 * i));
+            events.push(packet(at + 210, Kind::TxDriver, 0, SERVER, PORTS, 5000 + 200 * i, 100));
+            // Asleep in epoll_wait until the disk has answered.
+            let sleep = |ts| event(ts, Kind::SchedSwitch, 0, SERVER, [u64::from(SERVER), 1, 233]);
+            events.push(sleep(at + 300));
+            events.push(event(at + 8_000, Kind::SchedWaking, 0, 0, [u64::from(SERVER), 0, 0]));
+            events.push(sched(at + 8_010, 0, u64::from(SERVER)));
+            events.extend(sends(PORTS, 0, at + 8_100, at + 8_120, 5200 + 200 * i));
+            events.push(packet(at + 8_110, Kind::TxDriver, 0, SERVER, PORTS, 5100 + 200 * i, 100));
+            events.push(sleep(at + 8_300));
+            events.push(event(at + 9_990, Kind::SchedWaking, 0, 0, [u64::from(SERVER), 0, 0]));
+            events.push(sched(at + 9_995, 0, u64::from(SERVER)));
+        }
+        analyse(&facts(), events)
+    };
+    let analysis = with(30);
+    let m = analysis.lifetimes.messages[0];
+    assert_eq!((m.send_ns, m.xmit_ns, m.flags & flags::CONTINUED), (9_100, 9_110, flags::CONTINUED));
+    let continued = |a: &Analysis| a.lifetimes.messages.iter().filter(|m| m.flags & flags::CONTINUED != 0).count();
+    assert_eq!((continued(&analysis), analysis.lifetimes.sent.len()), (30, 0));
+    let asleep: u64 =
+        parts(&analysis, 0, Leg::Service).iter().filter(|(o, _)| o.starts_with("blocked")).map(|(_, ns)| ns).sum();
+    assert_eq!((m.latency(Leg::Service), asleep), (Some(8_000), 7_700));
+    let few = with(19);
+    assert_eq!((few.lifetimes.messages[0].xmit_ns, continued(&few), few.lifetimes.sent.len()), (1_210, 0, 19));
+}
+
 /// A reply that did not fit into the send buffer goes on after the thread has done other work.
 #[test]
 fn a_reply_that_filled_the_send_buffer_goes_on_later() {

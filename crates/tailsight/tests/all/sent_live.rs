@@ -120,6 +120,54 @@ fn redis_pushes_what_is_published_and_that_is_no_reply() {
     assert!(longest < of_pushes / 4, "{longest} ns of transmit leg; pushes over {of_pushes} ns");
 }
 
+/// Each fourth page: the head at once, the body 15 ms later.
+const IN_PARTS: &str = r#"
+import asyncio, sys
+async def serve(reader, writer):
+    n = 0
+    while await reader.readuntil(b"\r\n\r\n"):
+        n += 1
+        head, body = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", b"hello"
+        if n % 4 == 0:
+            writer.write(head)
+            await asyncio.sleep(0.015)
+            writer.write(body)
+        else:
+            writer.write(head + body)
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+asyncio.run(main())
+"#;
+
+/// The client waits for whole pages: what it waited for was not seen, since each message ended with the head.
+#[test]
+fn a_page_whose_body_comes_later_is_served_until_it_is_sent() {
+    let test = "a_page_whose_body_comes_later_is_served_until_it_is_sent";
+    let Some((live, python)) = start(test, "python3", &["-c", IN_PARTS, "26395"]) else { return };
+    for protocol in [&[][..], &["--protocol", "http1"]] {
+        let mut client = connect(26395);
+        let mut buffer = [0; 4096];
+        let (lifetimes, _) = record(&live, python.0.id(), protocol, || {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+            let mut read = 0;
+            while read < 43 {
+                let n = client.read(&mut buffer).unwrap();
+                assert!(n > 0, "the server closed the connection");
+                read += n;
+            }
+        });
+        let slow: Vec<_> = lifetimes.messages.iter().filter(|m| m.flags & flags::CONTINUED != 0).collect();
+        let (all, pushes) = (lifetimes.messages.len(), of(&lifetimes, SentKind::Push).len());
+        assert!(slow.len() >= 20 && slow.len() * 4 <= all + 8, "{} of {all} messages, {protocol:?}", slow.len());
+        let served = slow.iter().filter_map(|m| m.latency(Leg::Service));
+        assert!(served.clone().count() + 1 >= slow.len(), "{protocol:?}");
+        assert!(served.clone().all(|ns| ns >= 14_500_000), "{:?} ns, {protocol:?}", served.min());
+        assert_eq!(pushes, 0, "{protocol:?}");
+        std::fs::remove_dir_all(live.path("run")).unwrap();
+    }
+}
+
 const PYTHON: &str = r#"
 import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))

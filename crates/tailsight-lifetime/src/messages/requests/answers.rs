@@ -182,17 +182,21 @@ impl Answers {
             _ => flags::PAIRING_ASSUMED,
         };
         // The send call of the first byte, and that of the last.
-        let first = self.sends.iter().find(|s| s.to > frame.from && s.from <= frame.from);
-        let last = self.sends.iter().find(|s| s.to >= frame.to && s.from < frame.to);
+        let first = self.sends.iter().position(|s| s.to > frame.from && s.from <= frame.from);
+        let last = self.sends.iter().position(|s| s.to >= frame.to && s.from < frame.to);
         let (Some(first), Some(last)) = (first, last) else {
             return;
         };
-        let call = &first.call;
+        let (begun, taken) = self.parts(first, last);
+        let call = &begun.call;
+        let from = begun.from.max(frame.from);
+        message.flags |= if begun.from > frame.from { flags::CONTINUED } else { 0 };
+        let last = &self.sends[last];
         let entered = if call.entered < call.ts && call.entered >= message.recv_ns {
             call.entered
         } else {
             // Known only when it was done: it began at the latest when its first byte was given to the driver.
-            let new = |x: &&Xmit| x.to > frame.from && x.ts >= message.recv_ns;
+            let new = |x: &&Xmit| x.to > from && x.ts >= message.recv_ns;
             self.xmits.iter().find(new).map_or(call.ts, |x| x.ts.min(call.ts))
         };
         if entered < message.recv_ns {
@@ -200,7 +204,7 @@ impl Answers {
         }
         message.send_ns = entered;
         extra.send_tid = call.tid;
-        extra.sent_ns = last.call.ts;
+        extra.sent_ns = taken;
         extra.reply_end = last.call.end.wrapping_sub((last.to - frame.to) as u32);
         if let Some(x) = self.xmits.iter().find(|x| x.to >= frame.to && x.ts >= entered) {
             message.xmit_ns = x.ts;
@@ -220,6 +224,15 @@ impl Answers {
             sent_ns: last.call.ts,
             own_from_ns: extra.own_from_ns,
         });
+    }
+
+    /// Of a reply's send calls, from the one of its first byte to the one of its last: that with which it went on for the last time after
+    /// its thread had turned to other work (else the first), and the end of the last call of which the thread had charge. What a full
+    /// buffer kept waits to be sent.
+    fn parts(&self, first: usize, last: usize) -> (Sent, u64) {
+        let resumed = (first + 1..=last).rev().find(|&at| self.sends[at].call.resumes).unwrap_or(first);
+        let full = (resumed..last).find(|&at| self.sends[at].call.full).unwrap_or(last);
+        (self.sends[resumed], self.sends[full].call.ts)
     }
 
     /// The send calls of `from..to` are no known request's.
@@ -279,5 +292,29 @@ impl Answers {
             self.skip(request, found);
         }
         self.share_out(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_served_until_it_last_goes_on_after_other_work() {
+        let sent = |from: u64, ts, full, resumes| {
+            let call = SendCall { entered: ts - 5, ts, full, resumes, ..SendCall::default() };
+            Sent { from, to: from + 10, call }
+        };
+        let with = |sends: &[Sent]| {
+            let answers = Answers { sends: sends.iter().copied().collect(), ..Answers::default() };
+            let (begun, taken) = answers.parts(0, sends.len() - 1);
+            (begun.from, taken)
+        };
+        let head = sent(0, 10, false, true);
+        assert_eq!(with(&[head]), (0, 10));
+        assert_eq!(with(&[head, sent(10, 30, false, false)]), (0, 30), "its thread was at it all the time");
+        assert_eq!(with(&[head, sent(10, 30, false, true), sent(20, 40, false, false)]), (10, 40));
+        let rest = [sent(10, 30, true, true), sent(20, 90, false, false)];
+        assert_eq!(with(&[head, rest[0], rest[1]]), (10, 30), "then it waited for room");
     }
 }

@@ -1,0 +1,299 @@
+//! Replies that go on after other work: the head of a page at once, its body when a disk or another server has answered.
+//!
+//! In: the pushes of the pass (sends to a client that was owed no reply) and the messages of their connections. Out: pushes that are
+//! more of the reply before them become a part of it, and its message ends with the last of them.
+//!
+//! Without the payload nothing in a send call says to what it belongs, but the client does: one that waits for the whole reply sends
+//! its next request a while after the last part, however long the server took for that part. A send that has nothing to do with the
+//! requests lies anywhere between the reply before it and the request after it, as often nearer to the one as to the other, and so do the
+//! first and the last of several. Which is nearer is counted over the connections of a port; where it is mostly the same one, more often
+//! than by chance, those sends belong to the requests. A part in the turn in which its thread received another connection's message may be what that one
+//! published, and proves nothing.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::{Extra, Found, SENT};
+use crate::model::{Flow, Message, SentKind, flags};
+
+/// Replies with later parts, each followed by another request, that a verdict on a port needs.
+const LEAST: usize = 20;
+/// Of ten such replies, how many must agree at least: a queue in the server makes some parts late that are quick as a rule.
+const AGREE_OF_TEN: usize = 7;
+/// How many standard deviations of chance the agreement must be away from half and half: chance gets there once in 15,000 times.
+const DEVIATIONS: usize = 4;
+
+/// The pushes of the pass, over TCP and without a protocol.
+#[derive(Clone, Debug, Default)]
+pub struct Later {
+    pushes: Vec<Push>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Push {
+    /// Place in [`Found::sent`].
+    at: usize,
+    /// Its thread had received another connection's message last.
+    published: bool,
+}
+
+/// A reply and what was sent after it, until the client's next request.
+#[derive(Debug)]
+struct Cycle {
+    port: u16,
+    /// The reply's messages: several, if they share it.
+    messages: Vec<u32>,
+    pushes: Vec<Push>,
+    /// From the reply to the first of them, and from the last of them to the next request, ns; none: no request followed.
+    gaps: Option<(u64, u64)>,
+}
+
+/// What was seen on a port.
+#[derive(Debug, Default)]
+struct Evidence {
+    /// Replies with later parts that a request followed, without those of which a part may be published: those whose first part was
+    /// nearer to the reply than the next request to the last part, and the others.
+    nearer: [usize; 2],
+    /// Parts, and those of them that may be published.
+    parts: usize,
+    published: usize,
+    /// The longest such reply, in parts.
+    longest: usize,
+    /// Parts of the replies that no request followed, by reply.
+    open: Vec<usize>,
+}
+
+impl Later {
+    /// A push; `index`: as [`Found::send`] gave it. `published`: its thread had received another connection's message last.
+    pub fn pushed(&mut self, index: u32, published: bool) {
+        self.pushes.push(Push { at: (index & !SENT) as usize, published });
+    }
+
+    /// All messages are found. Returns how many of them end with a part that was sent after other work.
+    pub fn finish(self, flows: &[Flow], found: &mut Found) -> u64 {
+        let cycles = cycles(self.pushes, flows, found);
+        let mut evidence: BTreeMap<u16, Evidence> = BTreeMap::new();
+        for cycle in &cycles {
+            evidence.entry(cycle.port).or_default().add(cycle);
+        }
+        let mut continued = 0;
+        for cycle in cycles.iter().filter(|c| evidence[&c.port].belongs()) {
+            continued += cycle.messages.len() as u64;
+            cycle.join(found);
+        }
+        continued
+    }
+}
+
+impl Evidence {
+    fn add(&mut self, cycle: &Cycle) {
+        let published = cycle.pushes.iter().filter(|p| p.published).count();
+        self.parts += cycle.pushes.len();
+        self.published += published;
+        let Some((before, after)) = cycle.gaps else { return self.open.push(cycle.pushes.len()) };
+        self.longest = self.longest.max(cycle.pushes.len());
+        if published == 0 {
+            self.nearer[usize::from(before > after)] += 1;
+        }
+    }
+
+    /// Whether the later sends of this port belong to the requests.
+    fn belongs(&self) -> bool {
+        let [first, next] = self.nearer;
+        let (all, agree) = (first + next, first.max(next));
+        // A fair coin's heads of n throws deviate by half the square root of n.
+        let by_chance = first.abs_diff(next).pow(2) < DEVIATIONS.pow(2) * all;
+        let agrees = all >= LEAST && !by_chance && 10 * agree >= AGREE_OF_TEN * all;
+        // A connection to which more and more is sent, and from which nothing more comes, is a stream.
+        let streamed: usize = self.open.iter().filter(|parts| **parts > self.longest).sum();
+        agrees && 10 * self.published <= 9 * self.parts && 10 * streamed <= self.parts
+    }
+}
+
+impl Cycle {
+    /// The later parts become the reply's: it is served until the last of them is sent.
+    fn join(&self, found: &mut Found) {
+        let Found { messages, extras, sent, .. } = found;
+        for push in &self.pushes {
+            let (_, part, of): &mut (SentKind, Message, Extra) = &mut sent[push.at];
+            for &index in &self.messages {
+                let (message, extra) = (&mut messages[index as usize], &mut extras[index as usize]);
+                (message.send_ns, message.xmit_ns) = (part.send_ns, part.xmit_ns);
+                message.flags |= flags::CONTINUED;
+                (extra.send_tid, extra.sent_ns) = (of.send_tid, of.sent_ns);
+                (extra.reply_end, extra.xmit_cpu) = (of.reply_end, of.xmit_cpu);
+            }
+            part.send_ns = 0; // No push.
+        }
+    }
+}
+
+/// The pushes by the reply before them, without those that came after the client's next request.
+fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> Vec<Cycle> {
+    let mut by_flow: FxHashMap<u32, Vec<Push>> = FxHashMap::default();
+    // Calls that turned out to be replies have no send time.
+    for push in pushes.into_iter().filter(|p| found.sent[p.at].1.send_ns != 0) {
+        by_flow.entry(found.sent[push.at].1.flow).or_default().push(push);
+    }
+    let mut messages: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for (index, m) in (0..).zip(&found.messages).filter(|(_, m)| by_flow.contains_key(&m.flow)) {
+        messages.entry(m.flow).or_default().push(index);
+    }
+    let mut out: Vec<Cycle> = Vec::new();
+    let mut by_flow: Vec<(u32, Vec<Push>)> = by_flow.into_iter().collect();
+    by_flow.sort_unstable_by_key(|(flow, _)| *flow);
+    for (flow, mut pushes) in by_flow {
+        let Some(messages) = messages.get(&flow) else { continue };
+        pushes.sort_unstable_by_key(|p| found.sent[p.at].1.send_ns);
+        let port = flows[flow as usize].key.local_port();
+        for parts in pushes.chunk_by(|a, b| received(messages, found, *a) == received(messages, found, *b)) {
+            out.extend(cycle(parts, messages, found).map(|c| Cycle { port, ..c }));
+        }
+    }
+    out
+}
+
+/// How many of a connection's messages had been received when this was sent: all of them were answered then, or owed no answer.
+fn received(messages: &[u32], found: &Found, push: Push) -> usize {
+    let sent = found.sent[push.at].1.send_ns;
+    messages.partition_point(|&m| found.messages[m as usize].recv_ns <= sent)
+}
+
+/// These pushes, which follow the same reply; none, if there is no reply before them, or if the next request was there before them all.
+fn cycle(pushes: &[Push], messages: &[u32], found: &Found) -> Option<Cycle> {
+    let (before, after) = messages.split_at(received(messages, found, pushes[0]));
+    let (first, sent) = (found.sent[pushes[0].at].1.send_ns, |m: &u32| found.messages[*m as usize].send_ns);
+    let reply = before.iter().rev().map(sent).find(|ns| (1..=first).contains(ns))?;
+    let shares = before.iter().rev().skip_while(|m| sent(m) != reply).take_while(|m| sent(m) == reply);
+    let of: Vec<u32> = shares.copied().collect();
+    let before = found.extras[*of.first()? as usize].sent_ns;
+    let next = after.iter().map(|&m| found.messages[m as usize].driver_ns).min();
+    let in_time = |p: &&Push| next.is_none_or(|next| found.sent[p.at].2.sent_ns <= next);
+    let pushes: Vec<Push> = pushes.iter().take_while(in_time).copied().collect();
+    let (first, last) = (pushes.first()?, pushes.last()?);
+    let gaps =
+        next.map(|next| (found.sent[first.at].1.send_ns.saturating_sub(before), next - found.sent[last.at].2.sent_ns));
+    Some(Cycle { port: 0, messages: of, pushes, gaps })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use tailsight_trace::FlowKey;
+
+    /// A connection's requests, each answered 10 ns after it was received: (what is sent later, ns after that; the next request, too).
+    type Requests<'a> = &'a [(&'a [u64], u64)];
+
+    fn flow(connection: u16) -> Flow {
+        let ports = 8080 << 16 | u32::from(connection);
+        Flow { key: FlowKey { addrs: 1, ports, proto: 0 }, name: String::new(), messages: 0 }
+    }
+
+    /// Sends of one connection after another. `published`: all were made in the turn of another connection's message.
+    fn all(connections: &[Requests<'_>], published: bool) -> (Vec<Flow>, Found, Later) {
+        let (mut found, mut later) = (Found::default(), Later::default());
+        for (flow, requests) in (0..).zip(connections) {
+            let mut at = 1000;
+            for (parts, next) in *requests {
+                let (recv_ns, send_ns) = (at + 5, at + 10);
+                let m = Message { flow, driver_ns: at, recv_ns, send_ns, xmit_ns: at + 11, ..Message::default() };
+                found.add(m, Extra { sent_ns: at + 10, send_tid: 1, ..Extra::default() });
+                for part in *parts {
+                    let send_ns = at + 10 + part;
+                    let index = found
+                        .send(SentKind::Push, Message { flow, send_ns, xmit_ns: send_ns + 2, ..Message::default() });
+                    let extra = found.at(index).1;
+                    (extra.sent_ns, extra.send_tid, extra.reply_end) = (send_ns + 1, 2, 700);
+                    later.pushed(index, published);
+                }
+                at += 10 + next;
+            }
+        }
+        let flows = (0..connections.len() as u16).map(flow).collect();
+        (flows, found, later)
+    }
+
+    /// How many messages go on later.
+    fn joined(connections: &[Requests<'_>], published: bool) -> u64 {
+        let (flows, mut found, later) = all(connections, published);
+        later.finish(&flows, &mut found)
+    }
+
+    const SLOW: (&[u64], u64) = (&[20_000], 20_100);
+    const PLAIN: (&[u64], u64) = (&[], 100);
+
+    #[test]
+    fn a_reply_whose_client_asks_again_as_soon_as_it_has_the_last_part_ends_with_that() {
+        let connection: Vec<_> = [PLAIN, SLOW].repeat(21);
+        let (flows, mut found, later) = all(&[&connection], false);
+        // The last one has no next request, and is one of them all the same.
+        assert_eq!(later.finish(&flows, &mut found), 21);
+        let (plain, slow) = (&found.messages[0], &found.messages[1]);
+        assert_eq!((plain.send_ns, plain.xmit_ns, plain.flags), (1010, 1011, 0));
+        let sent = slow.driver_ns + 20_010;
+        assert_eq!((slow.send_ns, slow.xmit_ns, slow.flags), (sent, sent + 2, flags::CONTINUED));
+        let extra = found.extras[1];
+        assert_eq!((extra.sent_ns, extra.send_tid, extra.reply_end), (sent + 1, 2, 700));
+        assert!(found.sent.iter().all(|(_, push, _)| push.send_ns == 0), "none is a push");
+    }
+
+    #[test]
+    fn so_does_one_whose_client_thinks_for_longer_than_the_server_took() {
+        let connection: Vec<(&[u64], u64)> = vec![(&[100, 150], 3_000); 25];
+        assert_eq!(joined(&[&connection], false), 25);
+    }
+
+    #[test]
+    fn few_replies_and_what_others_published_prove_nothing() {
+        let few: Vec<_> = vec![SLOW; LEAST];
+        assert_eq!(joined(&[&few], false), 0, "one less than needed is followed by a request");
+        let many = vec![SLOW; 100];
+        assert_eq!((joined(&[&many], false), joined(&[&many], true)), (100, 0));
+    }
+
+    #[test]
+    fn a_stream_of_which_no_end_is_known_is_no_reply() {
+        let replies = vec![SLOW; 30];
+        let stream: Vec<u64> = (1..100).map(|i| 1_000 * i).collect();
+        let streams: &[(&[u64], u64)] = &[(&stream, 100_000)];
+        assert_eq!(joined(&[&replies, streams], false), 0);
+        let short: &[(&[u64], u64)] = &[(&stream[..1], 100_000)];
+        assert_eq!(joined(&[&replies, short], false), 31, "under way when the recording ended");
+    }
+
+    #[test]
+    fn what_is_sent_when_the_client_has_asked_again_is_none_of_the_reply() {
+        let mut connection = vec![SLOW; 30];
+        connection[3] = (&[20_000, 20_102], 20_100);
+        let (flows, mut found, later) = all(&[&connection], false);
+        // Sent 2 ns after the request came, and 3 ns before it was received.
+        let last = found.sent.len() - 1;
+        let at = found.sent.iter().position(|(_, m, _)| m.send_ns == found.messages[3].driver_ns + 20_112).expect("it");
+        assert!(at < last);
+        assert_eq!(later.finish(&flows, &mut found), 30);
+        assert_ne!(found.sent[at].1.send_ns, 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        /// What has nothing to do with the requests lies anywhere between them, once or several times.
+        #[test]
+        fn sends_at_any_time_stay_pushes(
+            cycles in prop::collection::vec((1_000u64..50_000, prop::collection::vec(0f64..1.0, 1..6)), 200..300),
+        ) {
+            let cycles: Vec<(Vec<u64>, u64)> = cycles
+                .into_iter()
+                .map(|(next, at)| {
+                    let mut at: Vec<u64> = at.into_iter().map(|f| (f * (next - 20) as f64) as u64 + 5).collect();
+                    at.sort_unstable();
+                    (at, next)
+                })
+                .collect();
+            let connection: Vec<(&[u64], u64)> = cycles.iter().map(|(at, next)| (at.as_slice(), *next)).collect();
+            prop_assert_eq!(joined(&[&connection], false), 0);
+        }
+    }
+}
