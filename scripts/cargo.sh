@@ -5,3 +5,4 @@ set -eu
 require_cargo
 cd "$REPO"
 as_builder cargo "$@"
+settle_build

@@ -12,6 +12,7 @@ cd "$REPO"
 
 lint_while_building
 phase "build of the tests, with lints" as_builder cargo test --locked --workspace --no-run
+settle_build
 
 log=$(mktemp)
 trap 'rm -f "$log"; give_back "${CARGO_TARGET_DIR:-target}"' EXIT
