@@ -78,13 +78,15 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
 const PUSHES_NOTED: usize = 100;
 
 /// What was made of sends that came after a reply and other work.
-fn parts(lifetimes: &Lifetimes) -> Option<String> {
+fn parts_note(lifetimes: &Lifetimes) -> Option<String> {
     let continued = lifetimes.messages.iter().filter(|m| m.flags & flags::CONTINUED != 0).count();
     let pushes = lifetimes.sent.iter().filter(|s| s.kind == SentKind::Push).count();
     if continued > 0 {
         let replies = if continued == 1 { "1 reply goes".into() } else { format!("{continued} replies go") };
+        let told = if lifetimes.framing.is_some() { "" } else { " (told by when the client asks next)" };
         return Some(format!(
-            "{replies} on after the thread had turned to other work: the service leg lasts until the last part is sent"
+            "{replies} on after the thread had turned to other work{told}: the service leg lasts until the last part \
+             is sent"
         ));
     }
     (pushes > 0 && pushes * PUSHES_NOTED >= lifetimes.messages.len()).then(|| {
@@ -120,7 +122,7 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
             });
         }
     }
-    out.extend(parts(lifetimes));
+    out.extend(parts_note(lifetimes));
     let counts = &lifetimes.outgoing;
     if counts.retransmitted > 0 {
         let times = if counts.retransmitted == 1 { "once".into() } else { format!("{} times", counts.retransmitted) };
@@ -190,6 +192,38 @@ mod tests {
         assert_eq!((pushes.calls, pushes.transmit_ns["max"], pushes.peers.len()), (1, 20, 0));
         assert_eq!((pushes.answered, pushes.wait_ns.len()), (0, 0));
         assert_eq!(summary(&Lifetimes::default()), None);
+    }
+
+    #[test]
+    fn what_was_made_of_sends_after_a_reply_is_said() {
+        let with = |flag, messages: usize, pushes: usize, protocol: bool| {
+            let message = Message { flags: flag, ..Message::default() };
+            let parts = vec![Default::default(); messages];
+            let mut lifetimes = Lifetimes::from_parts("app", vec![message; messages], vec![], vec![], parts);
+            let push = Sent {
+                kind: SentKind::Push,
+                flow: 0,
+                bytes: 1,
+                tid: 1,
+                send_ns: 1,
+                sent_ns: 2,
+                xmit_ns: 3,
+                answered_ns: 0,
+            };
+            lifetimes.sent = vec![push; pushes];
+            lifetimes.framing = protocol.then(Default::default);
+            parts_note(&lifetimes)
+        };
+        assert_eq!(with(0, 300, 2, false), None, "less than one in a hundred");
+        let pushes = with(0, 300, 3, false).expect("a note");
+        assert!(
+            pushes.starts_with("3 sends to clients came after a reply") && pushes.contains("--protocol"),
+            "{pushes}"
+        );
+        let parsed = with(flags::CONTINUED, 2, 0, true).expect("a note");
+        assert!(parsed.starts_with("2 replies go on after the thread had turned to other work: "), "{parsed}");
+        let told = with(flags::CONTINUED, 1, 9, false).expect("a note");
+        assert!(told.starts_with("1 reply goes on") && told.contains("told by when the client asks next"), "{told}");
     }
 
     #[test]

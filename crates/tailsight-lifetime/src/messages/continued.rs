@@ -7,8 +7,8 @@
 //! its next request a while after the last part, however long the server took for that part. A send that has nothing to do with the
 //! requests lies anywhere between the reply before it and the request after it, as often nearer to the one as to the other, and so do the
 //! first and the last of several. Which is nearer is counted over the connections of a port; where it is mostly the same one, more often
-//! than by chance, those sends belong to the requests. A part in the turn in which its thread received another connection's message may be what that one
-//! published, and proves nothing.
+//! than by chance, those sends belong to the requests. A part in the turn in which its thread received another connection's message may
+//! be what that one published, and proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -52,13 +52,15 @@ struct Cycle {
 /// What was seen on a port.
 #[derive(Debug, Default)]
 struct Evidence {
-    /// Replies with later parts that a request followed, without those of which a part may be published: those whose first part was
-    /// nearer to the reply than the next request to the last part, and the others.
-    nearer: [usize; 2],
+    /// Replies with later parts that a request followed, none of which may be published: the gap from the reply to its first part was not
+    /// longer than that from the last part to the request.
+    soon_after_reply: usize,
+    /// The same, and it was longer.
+    soon_before_request: usize,
     /// Parts, and those of them that may be published.
     parts: usize,
     published: usize,
-    /// The longest such reply, in parts.
+    /// The most parts of a reply that a request followed.
     longest: usize,
     /// Parts of the replies that no request followed, by reply.
     open: Vec<usize>,
@@ -94,16 +96,17 @@ impl Evidence {
         let Some((before, after)) = cycle.gaps else { return self.open.push(cycle.pushes.len()) };
         self.longest = self.longest.max(cycle.pushes.len());
         if published == 0 {
-            self.nearer[usize::from(before > after)] += 1;
+            self.soon_after_reply += usize::from(before <= after);
+            self.soon_before_request += usize::from(before > after);
         }
     }
 
     /// Whether the later sends of this port belong to the requests.
     fn belongs(&self) -> bool {
-        let [first, next] = self.nearer;
-        let (all, agree) = (first + next, first.max(next));
+        let (after, before) = (self.soon_after_reply, self.soon_before_request);
+        let (all, agree) = (after + before, after.max(before));
         // A fair coin's heads of n throws deviate by half the square root of n.
-        let by_chance = first.abs_diff(next).pow(2) < DEVIATIONS.pow(2) * all;
+        let by_chance = after.abs_diff(before).pow(2) < DEVIATIONS.pow(2) * all;
         let agrees = all >= LEAST && !by_chance && 10 * agree >= AGREE_OF_TEN * all;
         // A connection to which more and more is sent, and from which nothing more comes, is a stream.
         let streamed: usize = self.open.iter().filter(|parts| **parts > self.longest).sum();
@@ -147,8 +150,9 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> Vec<Cycle> {
         let Some(messages) = messages.get(&flow) else { continue };
         pushes.sort_unstable_by_key(|p| found.sent[p.at].1.send_ns);
         let port = flows[flow as usize].key.local_port();
+        let cycle = |parts: &[Push]| cycle(port, parts, messages, found);
         for parts in pushes.chunk_by(|a, b| received(messages, found, *a) == received(messages, found, *b)) {
-            out.extend(cycle(parts, messages, found).map(|c| Cycle { port, ..c }));
+            out.extend(cycle(parts));
         }
     }
     out
@@ -161,7 +165,7 @@ fn received(messages: &[u32], found: &Found, push: Push) -> usize {
 }
 
 /// These pushes, which follow the same reply; none, if there is no reply before them, or if the next request was there before them all.
-fn cycle(pushes: &[Push], messages: &[u32], found: &Found) -> Option<Cycle> {
+fn cycle(port: u16, pushes: &[Push], messages: &[u32], found: &Found) -> Option<Cycle> {
     let (before, after) = messages.split_at(received(messages, found, pushes[0]));
     let (first, sent) = (found.sent[pushes[0].at].1.send_ns, |m: &u32| found.messages[*m as usize].send_ns);
     let reply = before.iter().rev().map(sent).find(|ns| (1..=first).contains(ns))?;
@@ -172,9 +176,9 @@ fn cycle(pushes: &[Push], messages: &[u32], found: &Found) -> Option<Cycle> {
     let in_time = |p: &&Push| next.is_none_or(|next| found.sent[p.at].2.sent_ns <= next);
     let pushes: Vec<Push> = pushes.iter().take_while(in_time).copied().collect();
     let (first, last) = (pushes.first()?, pushes.last()?);
-    let gaps =
-        next.map(|next| (found.sent[first.at].1.send_ns.saturating_sub(before), next - found.sent[last.at].2.sent_ns));
-    Some(Cycle { port: 0, messages: of, pushes, gaps })
+    let (begun, taken) = (found.sent[first.at].1.send_ns, found.sent[last.at].2.sent_ns);
+    let gaps = next.map(|next| (begun.saturating_sub(before), next - taken));
+    Some(Cycle { port, messages: of, pushes, gaps })
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@ use crate::timelines::tree::{NodeId, Tree};
 impl Scanner<'_> {
     pub(super) fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
         self.close();
-        std::mem::take(&mut self.later).finish(&self.flows, &mut self.found);
         let is_udp = |flow: u32| self.flows[flow as usize].key.is_udp();
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         udp_order::put_right(&mut self.found, self.peers.answered(), is_udp, sleeps);
@@ -94,6 +93,8 @@ impl Scanner<'_> {
         }
         self.udp_replies.end(&mut self.found);
         self.datagrams.end(&mut self.found);
+        // Before their stamps, which are those of a reply's last byte.
+        std::mem::take(&mut self.later).finish(&self.flows, &mut self.found);
         self.stamp_replies();
     }
 }

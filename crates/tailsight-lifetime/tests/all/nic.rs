@@ -83,7 +83,11 @@ fn stamp(ts: u64, nic: u64) -> Event {
 /// processing 10 ns later, hand-off 20, receive call 100, send 200 to 230, hand-over to the driver at 220. `nic`: the NIC's
 /// stamps, as it shows them.
 fn request(i: u64, ts: u64, nic: [Option<u64>; 2]) -> Vec<Event> {
-    let (seq, reply) = (i * 10, i * 20);
+    answered(i * 10, i * 20, ts, nic)
+}
+
+/// The same, with the sequence numbers of the request and of its reply.
+fn answered(seq: u64, reply: u64, ts: u64, nic: [Option<u64>; 2]) -> Vec<Event> {
     let packet = |at, kind| event(at, kind, 0, 0, [1, PORTS | seq << 32, 10 | ETH0 << 32]);
     let mut events = vec![packet(ts, Kind::RxNapi)];
     events.extend(nic[0].map(|n| stamp(ts + 1, n)));
@@ -91,10 +95,18 @@ fn request(i: u64, ts: u64, nic: [Option<u64>; 2]) -> Vec<Event> {
     events.extend(nic[0].map(|n| stamp(ts + 11, n)));
     events.push(event(ts + 20, Kind::Handoff, 0, 0, [1, PORTS | (seq + 10) << 32, 9]));
     events.push(event(ts + 100, Kind::Recv, 0, SERVER, [1, PORTS | (seq + 10) << 32, 10 | 9 << 32]));
-    events.push(event(ts + 200, Kind::SendBegin, 0, SERVER, [1, PORTS | reply << 32, 0]));
-    events.push(event(ts + 220, Kind::TxDriver, 0, SERVER, [1, PORTS | reply << 32, 20 | ETH0 << 32]));
-    events.push(event(ts + 230, Kind::Send, 0, SERVER, [1, PORTS | (reply + 20) << 32, 20 | 9 << 32]));
-    events.extend(nic[1].map(|n| event(ts + 900, Kind::NicTx, 0, 0, [1, PORTS | (reply + 20) << 32, n])));
+    events.extend(sends(reply, ts + 200, nic[1]));
+    events
+}
+
+/// A send call of 20 bytes at `ts`, which lasts 30 ns, with their hand-over to the driver after 20 and the NIC's stamp.
+fn sends(seq: u64, ts: u64, nic: Option<u64>) -> Vec<Event> {
+    let mut events = vec![
+        event(ts, Kind::SendBegin, 0, SERVER, [1, PORTS | seq << 32, 0]),
+        event(ts + 20, Kind::TxDriver, 0, SERVER, [1, PORTS | seq << 32, 20 | ETH0 << 32]),
+        event(ts + 30, Kind::Send, 0, SERVER, [1, PORTS | (seq + 20) << 32, 20 | 9 << 32]),
+    ];
+    events.extend(nic.map(|n| event(ts + 700, Kind::NicTx, 0, 0, [1, PORTS | (seq + 20) << 32, n])));
     events
 }
 
@@ -141,6 +153,31 @@ fn legs_begin_and_end_at_the_nic_and_the_time_between_it_and_the_driver_has_an_o
     assert!(notes[0].contains("receive legs begin at the NIC: 50 of 50"), "{notes:?}");
     assert!(notes[1].contains("transmit legs end at the NIC: 50 of 50") && notes.len() == 2, "{notes:?}");
     assert!((41..=95).contains(&lifetimes.nic.error_ns()));
+}
+
+/// The stamp was that of the first part, before the last one was sent.
+#[test]
+fn a_reply_that_goes_on_after_other_work_has_the_stamp_of_its_last_byte() {
+    let sched = |ts, prev: u32, next: u32, call| {
+        event(ts, Kind::SchedSwitch, 0, prev, [u64::from(prev) | u64::from(next) << 32, u64::from(prev != 0), call])
+    };
+    let events = (0..30u64).flat_map(|i| {
+        let ts = 1_000_000 + i * 2_000_000;
+        let stamped = |at: u64| Some(CLOCK.at(BEGIN_NS + at + 20 + 700));
+        let mut events = answered(i * 10, i * 40, ts, [Some(CLOCK.at(BEGIN_NS + ts - 3_000)), stamped(ts + 200)]);
+        // Asleep in epoll_wait until the rest is there.
+        events.push(sched(ts + 1_000, SERVER, 0, 233));
+        events.push(event(ts + 1_400_000, Kind::SchedWaking, 0, 0, [u64::from(SERVER), 0, 0]));
+        events.push(sched(ts + 1_400_010, 0, SERVER, 0));
+        events.extend(sends(i * 40 + 20, ts + 1_500_000, stamped(ts + 1_500_000)));
+        events
+    });
+    let lifetimes = analyse(&CLOCK.rows(100_000_000, 40), events.collect()).lifetimes;
+    assert_eq!(lifetimes.messages.len(), 30);
+    for m in &lifetimes.messages {
+        assert!(m.flags & flags::CONTINUED != 0 && m.xmit_ns == m.driver_ns + 1_500_020, "{m:?}");
+        assert!(m.nic_tx_ns.abs_diff(m.xmit_ns + 700) <= 2, "{m:?}");
+    }
 }
 
 #[test]
