@@ -44,7 +44,9 @@ pub enum Tool {
     Bpftrace,
     /// `tailsight record --sample off`.
     Unsampled,
-    /// `perf record -g` on a clock of the rate that tailsight samples at: stacks by frame pointers.
+    /// `tailsight record --sample 8000`.
+    Dense,
+    /// `perf record -g` on a clock of the same rate as [`Tool::Dense`]: stacks by frame pointers.
     PerfG,
     /// Likewise with `--call-graph dwarf`: 8 KiB of the stack, as tailsight copies them.
     PerfDwarf,
@@ -63,6 +65,7 @@ impl Tool {
             Self::Perf => "perf",
             Self::Bpftrace => "bpftrace",
             Self::Unsampled => "tailsight without samples",
+            Self::Dense => "tailsight, 8,000 samples/s",
             Self::PerfG => "perf record -g",
             Self::PerfDwarf => "perf record --call-graph dwarf",
         }
@@ -70,7 +73,7 @@ impl Tool {
 
     /// Whether it is tailsight.
     fn is_ours(self) -> bool {
-        matches!(self, Self::Tailsight | Self::Empty | Self::Unsampled)
+        matches!(self, Self::Tailsight | Self::Empty | Self::Unsampled | Self::Dense)
     }
 
     /// Whether it is perf.
@@ -126,7 +129,7 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut command = match tool {
         Tool::Control => return Ok(None),
-        Tool::Tailsight | Tool::Empty | Tool::Unsampled => {
+        Tool::Tailsight | Tool::Empty | Tool::Unsampled | Tool::Dense => {
             let mut command = Command::new(&job.bench.tailsight);
             command.args(["record", "--pid", &job.server.pid().to_string(), "--out", "run", "--duration"]);
             command.arg(format!("{}ms", job.time.as_millis()));
@@ -135,6 +138,9 @@ pub fn start<'a>(tool: Tool, job: &Job<'a>, name: &str) -> anyhow::Result<Option
             }
             if tool == Tool::Unsampled {
                 command.args(["--sample", "off"]);
+            }
+            if tool == Tool::Dense {
+                command.args(["--sample", peers::SAMPLES_PER_S]);
             }
             job.without_hook.iter().for_each(|hook| {
                 command.args(["--without-hook", hook]);
@@ -248,7 +254,7 @@ impl Running<'_> {
         }
         match self.tool {
             Tool::Control => Ok(Recorded::default()),
-            Tool::Tailsight | Tool::Empty | Tool::Unsampled => {
+            Tool::Tailsight | Tool::Empty | Tool::Unsampled | Tool::Dense => {
                 let meta = Run::open(&self.folder.join("run"))
                     .with_context(|| format!("tailsight said: {}", self.words()))?
                     .meta;

@@ -176,6 +176,10 @@ pub struct Sampling {
     /// In a message that is slower than usual each tick takes a sample; of the other ticks, one in so many. 0 in older runs, where
     /// each tick took one.
     pub others_one_in: u16,
+    /// What one tick takes from what it interrupts, ns, measured before the recording; absent when the rate was asked for, and in
+    /// older runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tick_ns: Option<u64>,
     /// Cores with such a clock.
     pub cpus: u32,
     /// Samples on disk.

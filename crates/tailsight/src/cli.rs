@@ -139,9 +139,9 @@ pub struct Record {
     /// sockets for the time of the recording
     #[arg(long, help_heading = "What is recorded")]
     pub nic_tx_stamps: bool,
-    /// How often per second a clock on each core looks at what the server's threads run, for the functions under the causes, or
-    /// `off`: it takes a sample each time in a message that is slower than usual, elsewhere every second time [default: 1997, less
-    /// where there are more than 8 cores]
+    /// How often per second a clock on each core takes a sample of what the server's threads run, for the functions under the causes, or
+    /// `off`; from 1000 on, every second time only in messages that are not slower than usual [default: as often as takes 0.6 % of a core on
+    /// this machine, at most 1997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
     /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has

@@ -47,7 +47,7 @@ pub struct Options {
 pub enum SampleRate {
     /// Never: nothing for it is loaded.
     Off,
-    /// [`SampleRate::USUAL_HZ`], less often where there are many cores, so that the cost stays small.
+    /// At most [`SampleRate::USUAL_HZ`]; less often where a tick is dear, and where there are many cores, so that the cost stays small.
     #[default]
     Usual,
     /// The clock ticks this many times a second on each core.
@@ -57,21 +57,54 @@ pub enum SampleRate {
 impl SampleRate {
     /// Ticks on each core. Not a round number, so that sampling does not fall into step with work that recurs each millisecond.
     pub const USUAL_HZ: u32 = 1_997;
+    /// The part of a core that the ticks may take unless more are asked for.
+    const USUAL_SHARE: f64 = 0.006;
+    /// The rates that this part is spent on, so that two recordings on a machine have the same one. Not round either.
+    const RATES: [u32; 8] = [SampleRate::USUAL_HZ, 1_499, 997, 701, 499, 397, 307, 199];
     /// On all cores together, unless asked for more.
     const USUAL_ALL_HZ: u32 = 16_000;
     /// The most on a core.
     pub const MOST_HZ: u32 = 20_000;
     /// Each tick in a message that is slower than usual takes a sample; of the other ticks, one in so many.
-    pub const OTHERS_ONE_IN: u16 = 2;
+    const OTHERS_ONE_IN: u16 = 2;
+    /// From this rate on. Below it a sample costs little beside its tick, and the ordinary messages need each of them.
+    const SPARED_FROM_HZ: u32 = 1_000;
 
-    /// Time on a core between two ticks, ns; none: no samples.
-    pub fn period_ns(self, cpus: u32) -> Option<u64> {
-        let hz = match self {
+    /// How often the clock ticks where one tick takes `tick_ns` from what it interrupts (none: not known); none: no samples.
+    pub fn clock(self, tick_ns: Option<u64>) -> Option<SampleClock> {
+        let (hz, usual) = match self {
             SampleRate::Off => return None,
-            SampleRate::Usual => SampleRate::USUAL_HZ.min(SampleRate::USUAL_ALL_HZ / cpus.max(1)),
-            SampleRate::Hz(hz) => hz.min(SampleRate::MOST_HZ),
+            SampleRate::Usual => {
+                let fits =
+                    |hz: &u32| tick_ns.is_none_or(|ns| f64::from(*hz) * ns as f64 <= SampleRate::USUAL_SHARE * 1e9);
+                let [.., least] = SampleRate::RATES;
+                (SampleRate::RATES.into_iter().find(fits).unwrap_or(least), true)
+            }
+            SampleRate::Hz(hz) => (hz.clamp(1, SampleRate::MOST_HZ), false),
         };
-        Some(1_000_000_000 / u64::from(hz.max(1)))
+        let others_one_in = if hz < SampleRate::SPARED_FROM_HZ { 1 } else { SampleRate::OTHERS_ONE_IN };
+        Some(SampleClock { hz, usual, others_one_in, tick_ns })
+    }
+}
+
+/// How the clock of the samples ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleClock {
+    /// Ticks per second on each core.
+    hz: u32,
+    /// Nobody asked for this rate.
+    usual: bool,
+    /// Of the ticks outside of slow messages one in so many takes a sample.
+    pub others_one_in: u16,
+    /// What one tick takes from what it interrupts, ns, where that was measured.
+    pub tick_ns: Option<u64>,
+}
+
+impl SampleClock {
+    /// Time between two ticks of a core, ns, if so many cores have a clock.
+    pub fn period_ns(self, cpus: u32) -> u64 {
+        let most = if self.usual { SampleRate::USUAL_ALL_HZ / cpus.max(1) } else { SampleRate::MOST_HZ };
+        1_000_000_000 / u64::from(self.hz.min(most).max(1))
     }
 }
 
@@ -167,10 +200,19 @@ mod tests {
 
     #[test]
     fn the_usual_rate_is_lower_where_there_are_many_cores() {
-        assert_eq!(SampleRate::Off.period_ns(2), None);
-        assert_eq!(SampleRate::Usual.period_ns(2), Some(500_751));
-        assert_eq!(SampleRate::Usual.period_ns(80), Some(5_000_000));
-        assert_eq!(SampleRate::Hz(2_000).period_ns(80), Some(500_000));
+        assert_eq!(SampleRate::Off.clock(None), None);
+        let of = |rate: SampleRate, tick_ns: Option<u64>, cpus: u32| {
+            let clock = rate.clock(tick_ns).unwrap();
+            (clock.period_ns(cpus), clock.others_one_in)
+        };
+        assert_eq!(of(SampleRate::Usual, None, 2), (500_751, 2));
+        assert_eq!(of(SampleRate::Usual, None, 80), (5_000_000, 2));
+        assert_eq!(of(SampleRate::Hz(2_000), None, 80), (500_000, 2));
+        // As dear as the cost allows: a tick of 2 us is none, one of 13 us takes 0.6 % of a core at 461 ticks/s.
+        assert_eq!(of(SampleRate::Usual, Some(2_000), 2), (500_751, 2));
+        assert_eq!(of(SampleRate::Usual, Some(13_000), 2), (1_000_000_000 / 397, 1));
+        assert_eq!(of(SampleRate::Usual, Some(1_000_000), 2), (1_000_000_000 / 199, 1));
+        assert_eq!(of(SampleRate::Hz(1_997), Some(1_000_000), 2), (500_751, 2));
     }
 
     /// At 500 requests/s, 2 s hold 1,000, which gave too few messages in the focus.

@@ -7,7 +7,7 @@ use tailsight_trace::RunWriter;
 use tailsight_trace::meta::RunMeta;
 use tailsight_units::chain;
 
-use super::options::{Options, Payload, Progress, SampleRate};
+use super::options::{Options, Payload, Progress, SampleClock, SampleRate};
 use super::target::Target;
 use super::traced::{Plan, Tracing};
 use crate::buffer::{self, Buffers};
@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::loaded::Loaded;
 use crate::loader::{self, HookChoice, HookState};
 use crate::probes::nic_tx::{self, TxStamps};
+use crate::probes::samples::tick_cost;
 use crate::probes::{Extras, Need};
 use crate::target::Selector;
 
@@ -28,6 +29,8 @@ pub(super) struct Prepared<'a> {
     pub(super) loaded: Loaded,
     pub(super) buffers: Buffers,
     pub(super) writer: RunWriter,
+    /// Absent: no samples.
+    pub(super) sample_clock: Option<SampleClock>,
     pub(super) meta: RunMeta,
     /// Stamps of what the NICs send, and why there are none although they were asked for.
     pub(super) tx_stamps: TxStamps,
@@ -52,8 +55,8 @@ impl<'a> Prepared<'a> {
         let mut meta = describe::first(options, &target.app, cpus, slots);
         let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
         // Hooks that are empty are measured alone.
-        let samples = options.samples != SampleRate::Off && !options.hooks.empty;
-        let samples = samples.then_some(SampleRate::OTHERS_ONE_IN);
+        let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples) };
+        let samples = sample_clock.map(|clock| clock.others_one_in);
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
         let extras = Extras {
@@ -93,8 +96,14 @@ impl<'a> Prepared<'a> {
             tx_stamps,
             without_tx_stamps: without,
             tracing,
+            sample_clock,
         })
     }
+}
+
+/// How often samples are taken. What a tick costs is measured where the rate depends on it.
+fn sample_clock(rate: SampleRate) -> Option<SampleClock> {
+    rate.clock(if rate == SampleRate::Usual { tick_cost::measure() } else { None })
 }
 
 /// The program that the recording will start.

@@ -13,7 +13,6 @@ use tailsight_trace::event::switch_flags::MOST_PLACES;
 use tailsight_trace::meta;
 use tailsight_trace::samples::{Samples, kind};
 
-use super::options::SampleRate;
 use super::prepare::Prepared;
 use crate::cost::ProgramCost;
 use crate::loaded::Loaded;
@@ -42,17 +41,20 @@ pub(super) struct Sampling {
 impl Sampling {
     /// Starts the clocks, if samples are wanted. Failures are noted; the recording goes on.
     pub(super) fn start(ready: &Prepared<'_>) -> Option<Sampling> {
-        let Prepared { options, target, loaded, .. } = ready;
-        if options.samples == SampleRate::Off || options.hooks.empty {
-            return None;
-        }
+        let Prepared { target, loaded, sample_clock, .. } = ready;
+        let clock = (*sample_clock)?;
         let cpus = usable_cpus(&target.pids);
-        let period_ns = options.samples.period_ns(cpus.len() as u32)?;
+        let period_ns = clock.period_ns(cpus.len() as u32);
         let mut started = Sampling {
             ring: None,
             clocks: None,
             stacks: Stacks::default(),
-            said: meta::Sampling { period_ns, others_one_in: SampleRate::OTHERS_ONE_IN, ..meta::Sampling::default() },
+            said: meta::Sampling {
+                period_ns,
+                others_one_in: clock.others_one_in,
+                tick_ns: clock.tick_ns,
+                ..meta::Sampling::default()
+            },
             end_ns: u64::MAX,
             unwound_ns: 0,
             too_many: 0,

@@ -4,6 +4,8 @@
 //! In: the loaded probes, the cores that the target may use, a rate. Out: [`Clocks`], a software clock on each of those cores that
 //! runs the program until it is dropped, and [`Ring`], which hands out the samples. Without them nothing of this is loaded.
 
+pub mod tick_cost;
+
 use std::cell::RefCell;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
@@ -78,7 +80,7 @@ impl Clocks {
     }
 
     fn add(&mut self, loaded: &Loaded, cpu: u32, period_ns: u64) -> Result<(), String> {
-        let event = open(cpu, period_ns).map_err(|e| format!("perf_event_open: {e}"))?;
+        let event = open(On::Core(cpu), period_ns).map_err(|e| format!("perf_event_open: {e}"))?;
         let program = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAM);
         let program = program.ok_or("the program is not loaded")?;
         let link = program.attach_perf_event(event.as_raw_fd()).map_err(|e| format!("attaching the clock: {e:#}"))?;
@@ -94,8 +96,16 @@ impl Clocks {
     }
 }
 
-/// A software clock on a core, disabled until a program is attached.
-fn open(cpu: u32, period_ns: u64) -> std::io::Result<OwnedFd> {
+/// Where a software clock ticks.
+enum On {
+    /// On a core, whatever runs there but its idle task.
+    Core(u32),
+    /// On whichever core this thread runs.
+    OwnThread,
+}
+
+/// A software clock. Its ticks do nothing until a program is attached.
+fn open(on: On, period_ns: u64) -> std::io::Result<OwnedFd> {
     const SOFTWARE: u32 = 1;
     const CPU_CLOCK: u64 = 0;
     const CLOSE_ON_EXEC: u64 = 8;
@@ -106,9 +116,13 @@ fn open(cpu: u32, period_ns: u64) -> std::io::Result<OwnedFd> {
     attributes[1] = CPU_CLOCK;
     attributes[2] = period_ns;
     attributes[5] = EXCLUDE_IDLE;
+    let (thread, cpu) = match on {
+        On::Core(cpu) => (-1, i64::from(cpu)),
+        On::OwnThread => (0, -1),
+    };
     // SAFETY: the kernel reads the attributes, whose size they say; they are words of a `perf_event_attr` (type and size, config,
     // sample_period, sample_type, read_format, flags; the rest 0).
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), -1, cpu, -1, CLOSE_ON_EXEC) };
+    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), thread, cpu, -1, CLOSE_ON_EXEC) };
     match i32::try_from(fd) {
         // SAFETY: the kernel just gave us this descriptor.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
