@@ -140,7 +140,7 @@ pub struct Record {
     #[arg(long, help_heading = "What is recorded")]
     pub nic_tx_stamps: bool,
     /// How often per second a clock on each core takes a sample of what the server's threads run, for the functions under the causes, or
-    /// `off`; from 1000 on, every second time only in messages that are not slower than usual [default: as often as takes 0.6 % of a core on
+    /// `off`; from 1000 on, every second time only in messages that are not slower than usual [default: as often as takes 0.7 % of a core on
     /// this machine, at most 1997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
