@@ -56,7 +56,7 @@ pub enum SampleRate {
 
 impl SampleRate {
     /// Ticks on each core. Not a round number, so that sampling does not fall into step with work that recurs each millisecond.
-    pub const USUAL_HZ: u32 = 1_997;
+    const USUAL_HZ: u32 = 1_997;
     /// The part of a core that the ticks may take unless more are asked for.
     const USUAL_SHARE: f64 = 0.007;
     /// The rates that this part is spent on, so that two recordings on a machine have the same one. Not round either.
@@ -70,42 +70,33 @@ impl SampleRate {
     /// From this rate on. Below it a sample costs little beside its tick, and the ordinary messages need each of them.
     const SPARED_FROM_HZ: u32 = 1_000;
 
-    /// How often the clock ticks where one tick takes `tick_ns` from what it interrupts (none: not known); none: no samples.
-    pub fn clock(self, tick_ns: Option<u64>) -> Option<SampleClock> {
-        let (hz, usual) = match self {
+    /// How the clock ticks on each of so many cores where one tick takes `tick_ns` from what it interrupts (none: not known); none: no samples.
+    pub fn clock(self, tick_ns: Option<u64>, cores: u32) -> Option<SampleClock> {
+        let hz = match self {
             SampleRate::Off => return None,
             SampleRate::Usual => {
                 let fits =
                     |hz: &u32| tick_ns.is_none_or(|ns| f64::from(*hz) * ns as f64 <= SampleRate::USUAL_SHARE * 1e9);
                 let [.., least] = SampleRate::RATES;
-                (SampleRate::RATES.into_iter().find(fits).unwrap_or(least), true)
+                let affordable = SampleRate::RATES.into_iter().find(fits).unwrap_or(least);
+                affordable.min(SampleRate::USUAL_ALL_HZ / cores.max(1))
             }
-            SampleRate::Hz(hz) => (hz.clamp(1, SampleRate::MOST_HZ), false),
+            SampleRate::Hz(hz) => hz.min(SampleRate::MOST_HZ),
         };
         let others_one_in = if hz < SampleRate::SPARED_FROM_HZ { 1 } else { SampleRate::OTHERS_ONE_IN };
-        Some(SampleClock { hz, usual, others_one_in, tick_ns })
+        Some(SampleClock { period_ns: 1_000_000_000 / u64::from(hz.max(1)), others_one_in, tick_ns })
     }
 }
 
 /// How the clock of the samples ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleClock {
-    /// Ticks per second on each core.
-    hz: u32,
-    /// Nobody asked for this rate.
-    usual: bool,
+    /// Time on a core between two ticks, ns.
+    pub period_ns: u64,
     /// Of the ticks outside of slow messages one in so many takes a sample.
     pub others_one_in: u16,
     /// What one tick takes from what it interrupts, ns, where that was measured.
     pub tick_ns: Option<u64>,
-}
-
-impl SampleClock {
-    /// Time between two ticks of a core, ns, if so many cores have a clock.
-    pub fn period_ns(self, cpus: u32) -> u64 {
-        let most = if self.usual { SampleRate::USUAL_ALL_HZ / cpus.max(1) } else { SampleRate::MOST_HZ };
-        1_000_000_000 / u64::from(self.hz.min(most).max(1))
-    }
 }
 
 /// When a recording without a given length ends. Messages are estimated while recording: see [`Progress::Recording`].
@@ -200,13 +191,13 @@ mod tests {
 
     #[test]
     fn the_usual_rate_is_lower_where_there_are_many_cores() {
-        assert_eq!(SampleRate::Off.clock(None), None);
-        let of = |rate: SampleRate, tick_ns: Option<u64>, cpus: u32| {
-            let clock = rate.clock(tick_ns).unwrap();
-            (clock.period_ns(cpus), clock.others_one_in)
+        assert_eq!(SampleRate::Off.clock(None, 2), None);
+        let of = |rate: SampleRate, tick_ns: Option<u64>, cores: u32| {
+            let clock = rate.clock(tick_ns, cores).unwrap();
+            (clock.period_ns, clock.others_one_in)
         };
         assert_eq!(of(SampleRate::Usual, None, 2), (500_751, 2));
-        assert_eq!(of(SampleRate::Usual, None, 80), (5_000_000, 2));
+        assert_eq!(of(SampleRate::Usual, None, 80), (5_000_000, 1), "each of few ticks takes a sample");
         assert_eq!(of(SampleRate::Hz(2_000), None, 80), (500_000, 2));
         // As often as the cost allows: 13 us for each of 538 ticks are 0.7 % of a core.
         assert_eq!(of(SampleRate::Usual, Some(2_000), 2), (500_751, 2));

@@ -8,6 +8,7 @@ use tailsight_trace::meta::RunMeta;
 use tailsight_units::chain;
 
 use super::options::{Options, Payload, Progress, SampleClock, SampleRate};
+use super::sampling::usable_cpus;
 use super::target::Target;
 use super::traced::{Plan, Tracing};
 use crate::buffer::{self, Buffers};
@@ -55,7 +56,7 @@ impl<'a> Prepared<'a> {
         let mut meta = describe::first(options, &target.app, cpus, slots);
         let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
         // Hooks that are empty are measured alone.
-        let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples) };
+        let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples, &target.pids) };
         let samples = sample_clock.map(|clock| clock.others_one_in);
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
@@ -101,9 +102,12 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// How often samples are taken. What a tick costs is measured where the rate depends on it.
-fn sample_clock(rate: SampleRate) -> Option<SampleClock> {
-    rate.clock(if rate == SampleRate::Usual { tick_cost::measure() } else { None })
+/// How often samples are taken. What a tick costs is measured where the rate depends on it. A command that the recording will start may use
+/// the cores of this process.
+fn sample_clock(rate: SampleRate, pids: &[u32]) -> Option<SampleClock> {
+    let own = [std::process::id()];
+    let cores = usable_cpus(if pids.is_empty() { &own } else { pids }).len();
+    rate.clock(if rate == SampleRate::Usual { tick_cost::measure() } else { None }, cores as u32)
 }
 
 /// The program that the recording will start.

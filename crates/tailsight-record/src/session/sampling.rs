@@ -44,7 +44,7 @@ impl Sampling {
         let Prepared { target, loaded, sample_clock, .. } = ready;
         let clock = (*sample_clock)?;
         let cpus = usable_cpus(&target.pids);
-        let period_ns = clock.period_ns(cpus.len() as u32);
+        let period_ns = clock.period_ns;
         let mut started = Sampling {
             ring: None,
             clocks: None,
@@ -188,7 +188,7 @@ impl Sampling {
 }
 
 /// The cores that threads of these processes may run on, as `/proc/PID/status` says; all that are online when it says nothing.
-fn usable_cpus(pids: &[u32]) -> Vec<u32> {
+pub(super) fn usable_cpus(pids: &[u32]) -> Vec<u32> {
     let mut cpus = Vec::new();
     for pid in pids {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! What a tick of the clock takes from the program that it interrupts. In a virtual machine an interrupt of a timer leaves the guest
-//! several times and takes ten times as long as on hardware; how often samples can be taken for a given cost depends on it.
+//! What a tick of the clock takes from the program that it interrupts: 12 to 14 us in the virtual machine of docs/results/benchmarks.md, most of it
+//! the interrupt itself. How often samples can be taken for a given cost depends on it.
 //!
 //! In: nothing. Out: nanoseconds.
 
