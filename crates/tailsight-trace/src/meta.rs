@@ -186,6 +186,10 @@ pub struct Sampling {
     pub samples: u64,
     /// Those of them that are of sleeps.
     pub sleeps: u64,
+    /// Those of them that were taken inside of a message which by then had lasted longer than about eight of nine do, as counted while
+    /// recording; absent in older runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow: Option<u64>,
     /// Ticks that found a thread of the target running and took none.
     pub skipped: u64,
     /// Of each place that threads of the target slept at, as context switches refer to it: its call stack's number + 1, 0: not known.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tailsight_record::{Progress, Until};
+use tailsight_record::{Progress, Seen, Until};
 use tailsight_report::terminal::Style;
 use tailsight_units::{Untrusted, untrusted};
 
@@ -116,7 +116,7 @@ impl Recording {
     pub fn new(duration: Option<Duration>, until: Option<Until>) -> Recording {
         let bar = match (duration, until) {
             (Some(d), _) => ProgressBar::new(d.as_millis() as u64),
-            (None, Some(until)) => ProgressBar::new(until.messages),
+            (None, Some(_)) => ProgressBar::new(1_000),
             (None, None) => ProgressBar::new_spinner(),
         };
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
@@ -133,7 +133,10 @@ impl Recording {
             (Some(d), _) => format!("for {d:?}"),
             (None, Some(u)) => {
                 let (least, most) = (u.least.as_secs_f64(), u.most.as_secs_f64());
-                format!("until about {} messages were answered, {least:.0} to {most:.0} s", u.messages)
+                format!(
+                    "until about {} messages were answered and {} samples taken in slow ones, {least:.0} to {most:.0} s",
+                    u.messages, u.slow_samples
+                )
             }
             (None, None) => "until stopped".to_owned(),
         }
@@ -149,20 +152,15 @@ impl Recording {
                 let place = if ports.is_empty() { String::new() } else { format!(", port {ports}") };
                 say!("target: {who}{place}");
             }
-            Progress::Recording { elapsed, events, lost, messages } => {
+            Progress::Recording { elapsed, events, lost, seen } => {
                 let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
                 match (self.duration, self.until) {
                     (Some(_), _) => self.bar.set_position(elapsed.as_millis() as u64),
-                    (None, Some(until)) => self.bar.set_position(messages.min(until.messages)),
+                    (None, Some(until)) => self.bar.set_position((1_000.0 * part(&until, seen, elapsed)) as u64),
                     (None, None) => self.bar.tick(),
                 }
                 self.bar.set_message(match self.until.filter(|_| self.duration.is_none()) {
-                    Some(u) => format!(
-                        "about {messages} of {} messages, {:.0} of at most {:.0} s{lost}",
-                        u.messages,
-                        elapsed.as_secs_f64(),
-                        u.most.as_secs_f64()
-                    ),
+                    Some(u) => standing(&u, seen, elapsed) + &lost,
                     None => format!("{events} events{lost}"),
                 });
                 if !self.said && self.bar.is_hidden() {
@@ -172,6 +170,35 @@ impl Recording {
             }
             Progress::Measuring => self.bar.finish_and_clear(),
             Progress::Writing { .. } => {}
+        }
+    }
+}
+
+/// The part of what the recording waits for that it holds, 0 to 1.
+fn part(until: &Until, seen: Seen, elapsed: Duration) -> f64 {
+    let of = |part: u64, all: u64| part as f64 / all as f64;
+    let samples = match seen.slow_samples {
+        Some(samples) if until.waits_for_samples(seen, elapsed) => of(samples, until.slow_samples)
+            .max(elapsed.as_secs_f64() / until.most_for_samples.as_secs_f64())
+            .max(of(seen.messages, until.most_messages)),
+        _ => 1.0,
+    };
+    of(seen.messages, until.messages).min(samples).min(1.0)
+}
+
+/// What it waits for, in words.
+fn standing(until: &Until, seen: Seen, elapsed: Duration) -> String {
+    let (messages, seconds) = (seen.messages, elapsed.as_secs_f64());
+    let samples = seen.slow_samples.filter(|_| until.waits_for_samples(seen, elapsed));
+    match samples.filter(|_| messages >= until.messages) {
+        Some(samples) => format!(
+            "about {messages} messages, {samples} of {} samples in slow ones, {seconds:.0} of at most {:.0} s",
+            until.slow_samples,
+            until.most_for_samples.as_secs_f64()
+        ),
+        None => {
+            let most = until.most.as_secs_f64();
+            format!("about {messages} of {} messages, {seconds:.0} of at most {most:.0} s", until.messages)
         }
     }
 }

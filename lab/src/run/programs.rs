@@ -171,7 +171,7 @@ pub fn log(run: &Path) -> anyhow::Result<Option<Vec<Interval>>> {
 }
 
 /// A program under 1,000 requests a second, evenly spaced: a slow request, of less than a millisecond, is over before the
-/// next comes. The recording is three times as long as others, to have enough samples.
+/// next comes. `record` ends when it has enough samples, as without a length.
 fn of(
     name: &'static str,
     about: &'static str,
@@ -185,7 +185,7 @@ fn of(
         app: App::Program(program),
         load: Load::Probe(plan),
         leg: "total",
-        longer: 3,
+        until_enough: true,
         function: Some(Function { names }),
         ..scenario(name, about, vec![], expect)
     }
@@ -221,7 +221,7 @@ fn postgres() -> Vec<Scenario> {
     let lock = Step::Fault { fault: Fault::RowLock, schedule: "4ms/60ms", strength: 1.0, on_server: false, task: None };
     let of = |name, about, steps, expect: &[Cause], names| Scenario {
         leg: "total",
-        longer: 3,
+        until_enough: true,
         function: Some(Function { names }),
         ..scenario(name, about, steps, expect)
     };

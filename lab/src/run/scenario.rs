@@ -176,8 +176,8 @@ pub struct Scenario {
     pub load: Load,
     /// What is wrong.
     pub steps: Vec<Step>,
-    /// How many times as long as asked for the recording is.
-    pub longer: u32,
+    /// Whether `record` itself decides how long it records, as it does for a user who gives no length.
+    pub until_enough: bool,
     /// The leg that is diagnosed.
     pub leg: &'static str,
     /// The first cause must be one of these; empty: none is expected.
@@ -225,7 +225,7 @@ pub fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expec
         load: Load::Probe(plan()),
         steps,
         leg: "receive",
-        longer: 1,
+        until_enough: false,
         expect: expect.to_vec(),
         root: None,
         function: None,

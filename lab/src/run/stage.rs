@@ -144,7 +144,7 @@ pub fn run(lab: &Lab, state: &mut State, scenario: &Scenario, seed: u64, folder:
     rig.faults(state, scenario, pid)?;
     rig.rest(WARM)?;
     let run = folder.join("run");
-    rig.record(state, pid, &run, lab.duration * scenario.longer)?;
+    rig.record(state, pid, &run, (!scenario.until_enough).then_some(lab.duration))?;
     let (samples, outcomes) = rig.end()?;
     let truth = rig.truth()?;
     drop(rig);
@@ -444,12 +444,14 @@ impl Rig<'_> {
         Ok(())
     }
 
-    /// Records.
-    fn record(&mut self, state: &mut State, pid: u32, run: &Path, duration: Duration) -> anyhow::Result<()> {
+    /// Records for so long, or until the recorder has enough.
+    fn record(&mut self, state: &mut State, pid: u32, run: &Path, duration: Option<Duration>) -> anyhow::Result<()> {
         let words = self.folder.join("record.stderr");
         let mut command = Command::new(&self.lab.tailsight);
-        command.args(["record", "--pid", &pid.to_string(), "--duration"]);
-        command.arg(format!("{}ms", duration.as_millis())).arg("--out").arg(run);
+        command.args(["record", "--pid", &pid.to_string(), "--out"]).arg(run);
+        if let Some(duration) = duration {
+            command.arg("--duration").arg(format!("{}ms", duration.as_millis()));
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&words)?);
         let mut recorder = Recorder(spawn_tied(command, Some(CLIENT_CPU), Signal::SIGKILL)?);
         state.process(recorder.0.id())?;

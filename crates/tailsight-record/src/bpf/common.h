@@ -31,8 +31,9 @@ struct head {
 	/* And the rest. */
 	__u64 lost;
 	__u64 gap_count; /* losses since gap_from */
-	__u64 ticks;     /* of the sampling clock outside of such messages */
-	__u64 pad[5];
+	__u64 slow_ticks; /* of the sampling clock inside of such messages, ever */
+	__u64 ticks;     /* its other ones, where some of them are skipped */
+	__u64 pad[4];
 };
 
 #define CHUNK_LOG2 16
@@ -320,7 +321,7 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 		head->sent++;
 		/* A request to another server is not the reply. */
 		if (!(aux & TS_FLOW_CLIENT)) {
-			if (sample_one_in > 1 && message->tid == (__u32)who)
+			if (sample_one_in && message->tid == (__u32)who)
 				learn_usual(head, ts - message->since);
 			message->tid = 0;
 		}

@@ -84,9 +84,24 @@ pub(super) fn heads(loaded: &Loaded) -> &[crate::object::types::head] {
     &loaded.probes.variables().heads
 }
 
-/// Receive calls and send calls of the target so far.
-pub(super) fn calls(loaded: &Loaded, cpus: u32) -> (u64, u64) {
-    heads(loaded).iter().take(cpus as usize).fold((0, 0), |(r, s), h| (r + h.received, s + h.sent))
+/// What the target did so far.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    /// Its receive calls.
+    pub received: u64,
+    /// Its send calls.
+    pub sent: u64,
+    /// Samples of its threads inside of messages that already took longer than usual.
+    pub slow_samples: u64,
+}
+
+/// What the target did so far.
+pub(super) fn counts(loaded: &Loaded, cpus: u32) -> Counts {
+    heads(loaded).iter().take(cpus as usize).fold(Counts::default(), |sum, head| Counts {
+        received: sum.received + head.received,
+        sent: sum.sent + head.sent,
+        slow_samples: sum.slow_samples + head.slow_ticks,
+    })
 }
 
 /// Events so far, lost so far, and how full the fullest buffer is.

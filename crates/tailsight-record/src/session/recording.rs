@@ -8,8 +8,8 @@ use tailsight_trace::meta;
 use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
 
-use super::drain::{Drain, calls, fill};
-use super::options::{Progress, SampleRate};
+use super::drain::{Counts, Drain, counts, fill};
+use super::options::{Progress, SampleRate, Seen};
 use super::prepare::Prepared;
 use super::sampling::Sampling;
 use crate::clocks;
@@ -166,13 +166,15 @@ impl<'a> Recording<'a> {
     /// Records until the time is over, there is enough, the target is gone, `stop` is set, or writing fails.
     pub(super) fn run(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) {
         loop {
-            let messages = estimated(calls(&self.ready.loaded, self.ready.cpus));
+            let counts = counts(&self.ready.loaded, self.ready.cpus);
+            let samples = self.sampling.as_ref().is_some_and(Sampling::runs);
+            let seen = Seen { messages: estimated(counts), slow_samples: samples.then_some(counts.slow_samples) };
             let left = self.left();
-            if left == Some(Duration::ZERO) || self.has_enough(messages) {
+            if left == Some(Duration::ZERO) || self.has_enough(seen) {
                 let (duration, until) = (self.ready.options.duration, self.ready.options.until);
                 let until = until.filter(|_| duration.is_none());
                 // These are the last counts: what was shown before is older by up to a second.
-                self.few = until.and_then(|until| until.few(messages, self.started.elapsed()));
+                self.few = until.and_then(|until| until.few(seen.messages, self.started.elapsed()));
                 return;
             }
             if stop.load(Ordering::Relaxed) {
@@ -189,7 +191,7 @@ impl<'a> Recording<'a> {
             if let Some(tracing) = &mut self.ready.tracing {
                 tracing.look(&self.ready.loaded);
             }
-            self.empty_buffers(now, messages, progress);
+            self.empty_buffers(now, seen, progress);
             if self.drain.failed.is_some() {
                 return;
             }
@@ -208,9 +210,9 @@ impl<'a> Recording<'a> {
         longest.map(|d| d.saturating_sub(self.started.elapsed()))
     }
 
-    fn has_enough(&self, messages: u64) -> bool {
+    fn has_enough(&self, seen: Seen) -> bool {
         let options = self.ready.options;
-        options.duration.is_none() && options.until.is_some_and(|u| u.over(messages, self.started.elapsed()))
+        options.duration.is_none() && options.until.is_some_and(|u| u.over(seen, self.started.elapsed()))
     }
 
     /// Whether the buffers are emptied during the recording.
@@ -231,10 +233,10 @@ impl<'a> Recording<'a> {
     }
 
     /// Moves events into the run when there are many, and sets the time of the next look.
-    fn empty_buffers(&mut self, now: Instant, messages: u64, progress: &mut dyn FnMut(Progress)) {
+    fn empty_buffers(&mut self, now: Instant, seen: Seen, progress: &mut dyn FnMut(Progress)) {
         let Prepared { loaded, buffers, .. } = &mut self.ready;
         let (events, lost, fullest) = fill(loaded, buffers);
-        progress(Progress::Recording { elapsed: self.started.elapsed(), events, lost, messages });
+        progress(Progress::Recording { elapsed: self.started.elapsed(), events, lost, seen });
         // A short recording is drained after its end, unless the buffers would not hold it.
         let slots = buffers.slots;
         let long = self.is_long();
@@ -307,7 +309,7 @@ fn start_tx_stamps(ready: &mut Prepared<'_>) -> Option<NicTx> {
 /// The number of complete messages, estimated from the target's calls: an answered message has a receive call and a send
 /// call. If the target sends much less than it receives, it does not answer, and receive calls are counted. Calls that take
 /// several messages, and messages that take several calls, make the estimate wrong; the analysis counts exactly.
-fn estimated((received, sent): (u64, u64)) -> u64 {
+fn estimated(Counts { received, sent, .. }: Counts) -> u64 {
     if sent.saturating_mul(2) > received { received.min(sent) } else { received }
 }
 
@@ -333,10 +335,11 @@ mod tests {
 
     #[test]
     fn messages_are_estimated_from_both_calls() {
-        assert_eq!(estimated((100, 98)), 98, "two are still being served");
-        assert_eq!(estimated((100, 300)), 100, "replies in several pieces");
-        assert_eq!(estimated((100, 0)), 100, "nothing is answered");
-        assert_eq!(estimated((0, 0)), 0);
+        let of = |received, sent| estimated(Counts { received, sent, slow_samples: 0 });
+        assert_eq!(of(100, 98), 98, "two are still being served");
+        assert_eq!(of(100, 300), 100, "replies in several pieces");
+        assert_eq!(of(100, 0), 100, "nothing is answered");
+        assert_eq!(of(0, 0), 0);
     }
 
     #[test]

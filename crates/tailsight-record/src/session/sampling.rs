@@ -129,6 +129,11 @@ impl Sampling {
         self.unwound_ns += began.elapsed().as_nanos() as u64;
     }
 
+    /// Whether a clock ticks anywhere.
+    pub(super) fn runs(&self) -> bool {
+        self.clocks.as_ref().is_some_and(|clocks| clocks.cores() > 0)
+    }
+
     /// Samples after this are not part of the recording.
     pub(super) fn stop_taking(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
@@ -172,6 +177,7 @@ impl Sampling {
         let of_kind = |kind: u8| rows.iter().filter(|row| row.kind == kind).count() as u64;
         (said.sleeps, said.skipped) = (of_kind(kind::SLEEP), of_kind(kind::SKIPPED));
         said.samples = rows.len() as u64 - said.skipped;
+        said.slow = Some(bss.heads.iter().map(|head| head.slow_ticks).sum());
         said.lost = bss.samples_lost + self.too_many;
         if bss.places_full > 0 {
             said.notes.push(format!(

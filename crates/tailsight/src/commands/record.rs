@@ -10,10 +10,16 @@ use crate::cli::Record;
 use crate::commands::intel_pt;
 use crate::{Exit, stop, terminal};
 
-/// A recording of no given length takes at least so long,
-const LEAST: Duration = Duration::from_secs(2);
-/// and at most so long.
-const MOST: Duration = Duration::from_secs(30);
+/// When a recording of no given length ends: when the focus of the default question can hold a verdict, and the slow messages name their
+/// functions.
+const UNTIL: Until = Until {
+    messages: tailsight_diagnose::ENOUGH_MESSAGES,
+    least: Duration::from_secs(2),
+    most: Duration::from_secs(30),
+    slow_samples: 200,
+    most_for_samples: Duration::from_secs(15),
+    most_messages: 100_000,
+};
 
 /// Records and says what was recorded.
 pub fn run(args: &Record) -> anyhow::Result<Exit> {
@@ -26,12 +32,7 @@ pub fn run(args: &Record) -> anyhow::Result<Exit> {
 fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
     let selector = selector(args);
     let until_end = matches!(selector, Selector::Command(_));
-    // Without a length: until the focus of the default question can hold a verdict, for a while at least and at most.
-    let until = (args.duration.is_none() && !until_end).then_some(Until {
-        messages: tailsight_diagnose::ENOUGH_MESSAGES,
-        least: LEAST,
-        most: MOST,
-    });
+    let until = (args.duration.is_none() && !until_end).then_some(UNTIL);
     let options = Options {
         selector,
         duration: args.duration,
@@ -120,7 +121,7 @@ mod tests {
     /// A recording that ended because it had 2,500 messages said that it had about 2,417 of them: the last ones that were shown.
     #[test]
     fn few_messages_are_said_with_the_time_that_ended_the_recording() {
-        let until = Until { messages: 2_500, least: LEAST, most: MOST };
+        let until = UNTIL;
         assert_eq!(until.few(2_500, Duration::from_secs(3)), None);
         assert!(few(&until, 2_417).starts_with("Few:      about 2417 messages in 30 s; p99..p100 needs 2500"));
         assert_eq!(few(&until, 0), "");

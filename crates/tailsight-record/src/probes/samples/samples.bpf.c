@@ -207,10 +207,14 @@ static __always_inline bool in_slow_message(__u32 tid, struct head *head)
 static __always_inline __u16 weight_here(__u32 tid)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
-	if (sample_one_in <= 1 || cpu >= MAX_CPUS)
+	if (cpu >= MAX_CPUS)
 		return 1;
 	struct head *head = &heads[cpu];
-	if (in_slow_message(tid, head))
+	if (in_slow_message(tid, head)) {
+		head->slow_ticks++;
+		return 1;
+	}
+	if (sample_one_in <= 1)
 		return 1;
 	return head->ticks++ % sample_one_in ? 0 : sample_one_in;
 }
