@@ -122,7 +122,7 @@ pub struct Record {
     #[arg(last = true, value_name = "CMD", group = "target")]
     pub command: Vec<String>,
     /// How long to record [default: until about 2,500 messages were answered and the slow ones hold 200 samples, 2s at
-    /// least and 30s at most, of these 15s at most for the samples; with a command: until it ends]
+    /// least and 30s at most, of these 20s at most for the samples; with a command: until it ends]
     #[arg(short, long, value_parser = duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// The run directory; an earlier run in it is replaced
@@ -140,8 +140,8 @@ pub struct Record {
     #[arg(long, help_heading = "What is recorded")]
     pub nic_tx_stamps: bool,
     /// How often per second a clock on each core takes a sample of what the server's threads run, for the functions under the causes, or
-    /// `off`; from 1000 on, every second time only in messages that are not slower than usual [default: as often as takes 0.7 % of a core on
-    /// this machine, at most 1997, less where there are more than 8 cores]
+    /// `off`; from 1000 on, every second time only in messages that are not slower than usual [default: as often as takes 0.45 % of a core
+    /// on this machine, at most 1997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
     /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has

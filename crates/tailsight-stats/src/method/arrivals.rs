@@ -9,7 +9,7 @@
 //! against `alpha_arrivals` divided by their number. Gaps are ns.
 
 use super::model::{AgentBatch, Arrivals, Batch, Config, Send};
-use super::verdict::{Check, CheckId};
+use super::number_or_refusal::{Check, CheckId};
 use crate::Error;
 use crate::anderson::{self, Anderson};
 use crate::random::{Random, mix};

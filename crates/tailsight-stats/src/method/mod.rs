@@ -25,15 +25,15 @@
 
 mod arrivals;
 pub mod model;
+pub mod number_or_refusal;
 mod samples;
 mod system;
-pub mod verdict;
 mod words;
 
 pub use model::{
     AgentBatch, Arrivals, Batch, Config, PercentileGoal, Sample, Send, Since, Slice, Width, percentile_name,
 };
-pub use verdict::{
+pub use number_or_refusal::{
     Advice, Check, CheckId, IntervalMethod, MethodOutcome, MethodResult, Missing, NoBounds, Number, PercentileResult,
     Refusal, WarmUp,
 };

@@ -4,8 +4,8 @@
 //! would be needed. Latencies are ns.
 
 use super::model::{Config, PercentileGoal, Sample, percentile_name};
+use super::number_or_refusal::{Check, CheckId, IntervalMethod, Number, PercentileResult, WarmUp};
 use super::system::extremes;
-use super::verdict::{Check, CheckId, IntervalMethod, Number, PercentileResult, WarmUp};
 use crate::adf::{Lags, Trend, adf};
 use crate::agents::differ;
 use crate::drift::drift;

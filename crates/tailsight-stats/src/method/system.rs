@@ -5,7 +5,7 @@
 use std::collections::BinaryHeap;
 
 use super::model::{AgentBatch, Arrivals, Batch, Config, PercentileGoal, Sample, Since, Slice, percentile_name};
-use super::verdict::{Check, CheckId};
+use super::number_or_refusal::{Check, CheckId};
 use crate::quantile::{quantile, sorted};
 use crate::special::normal_quantile;
 

@@ -1,7 +1,7 @@
 //! What a failed check means and what would help, in a sentence each.
 
 use super::model::Config;
-use super::verdict::{Advice, Check, CheckId};
+use super::number_or_refusal::{Advice, Check, CheckId};
 
 /// What happened.
 pub fn reason(check: &Check) -> String {

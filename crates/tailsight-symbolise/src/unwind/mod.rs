@@ -36,13 +36,22 @@ pub struct Registers {
 pub struct Unwind {
     unwinder: UnwinderNative<Bytes, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
+    /// Knows no tables, and goes by frame pointers.
+    by_frame_pointers: UnwinderNative<Bytes, MayAllocateDuringUnwind>,
+    its_cache: CacheNative<MayAllocateDuringUnwind>,
     /// Mappings that were handed to it, by their first address.
     known: FxHashSet<u64>,
 }
 
 impl Default for Unwind {
     fn default() -> Unwind {
-        Unwind { unwinder: UnwinderNative::new(), cache: CacheNative::new(), known: FxHashSet::default() }
+        Unwind {
+            unwinder: UnwinderNative::new(),
+            cache: CacheNative::new(),
+            by_frame_pointers: UnwinderNative::new(),
+            its_cache: CacheNative::new(),
+            known: FxHashSet::default(),
+        }
     }
 }
 
@@ -90,7 +99,11 @@ impl Unwind {
                 return;
             }
             self.meet(mapping, elf);
-            let next = self.unwinder.unwind_frame(frame, &mut native, &mut self.cache, &mut read);
+            let mut next = self.unwinder.unwind_frame(frame, &mut native, &mut self.cache, &mut read);
+            if out.len() == 1 && is_no_return(maps, next) && native.sp() <= registers.sp.saturating_add(8) {
+                native = self::native(registers);
+                next = self.by_frame_pointers.unwind_frame(frame, &mut native, &mut self.its_cache, &mut read);
+            }
             let Some(caller) = next.ok().flatten().and_then(FrameAddress::from_return_address) else { return };
             frame = caller;
         }
@@ -119,6 +132,13 @@ impl Unwind {
         let module = Module::new(mapping.path.clone(), mapping.start..mapping.end, mapping.start, info);
         self.unwinder.add_module(module);
     }
+}
+
+/// Whether the innermost function's return address cannot be right: it is none, or points to no code. The tables of a program do not tell of
+/// all of its code: where they say nothing framehop takes the innermost function for one that has no frame, but the functions that V8
+/// brings along compiled (`Builtins_*` of Node) have one, which the frame pointer shows.
+fn is_no_return(maps: &Maps, next: Result<Option<u64>, framehop::Error>) -> bool {
+    next.is_ok_and(|address| address.is_none_or(|address| maps.find(address.saturating_sub(1)).is_none()))
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -178,6 +198,29 @@ mod tests {
         let inside = |address: u64, function: *const ()| (0..400).contains(&(address as i64 - function as i64));
         assert!(inside(stack[0], here as *const ()), "{stack:x?}");
         assert!(inside(stack[1], outer as *const ()), "{stack:x?}");
+    }
+
+    /// Samples in the middle of `Builtins_ArrayTimSort` of Node ended there: its tables do not tell of these functions, and what lies on
+    /// top of the stack is no return address.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn a_function_with_a_frame_that_no_table_tells_of_is_left_by_its_frame_pointer() {
+        let maps = Maps::of(std::process::id()).unwrap();
+        let (one, other) = (here as *const () as u64 + 8, outer as *const () as u64 + 8);
+        // Behind the program's last function, to the end of the page.
+        let ip = maps.find(one).unwrap().end - 8;
+        let caller = |top: u64| {
+            // Three words of the function, then its caller's frame pointer and its return address.
+            let words = [top, 0x2a, 0x2a, 0, one];
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            let registers = Registers { ip, sp: 0x1000, fp: 0x1018, lr: 0 };
+            let stack = Unwind::default().stack(&maps, &registers, &bytes, &mut elf_of);
+            assert_eq!(stack[0], ip);
+            stack.get(1).copied()
+        };
+        assert_eq!(caller(0x2a), Some(one));
+        assert_eq!(caller(0), Some(one));
+        assert_eq!(caller(other), Some(other), "a leaf without a frame");
     }
 
     proptest::proptest! {
