@@ -117,7 +117,9 @@ pub(crate) fn recorded(
     }
     let (out, pid) = (live.path("run"), server.id().to_string());
     let load = Workload::new(Proto::Http1, address(false, PORT)).rate(rate).connections(4);
-    let args = [&["record", "-d", "3s", "-p", &pid, "-o", &out, "--json"][..], more].concat();
+    // At the usual rate it takes longer to have as many samples.
+    let length = if more.contains(&"--sample") { "3s" } else { "6s" };
+    let args = [&["record", "-d", length, "-p", &pid, "-o", &out, "--json"][..], more].concat();
     let (output, _) = live.under_load(&[load], || run(&args));
     let _ = server.kill();
     let _ = server.wait();

@@ -295,7 +295,10 @@ fn a_low_rate_is_recorded_until_there_is_enough() {
     let took_s = (meta.end_ns - meta.start_ns) as f64 / 1e9;
     let (messages, ..) = check_run(Path::new(&out));
     assert!(messages >= 2_400 || took_s >= 29.0, "{messages} messages in {took_s:.1} s");
-    assert!(messages < 5_000 && took_s < 31.0, "{messages} messages in {took_s:.1} s");
+    // For samples in slow messages it goes on, but not for long.
+    let enough_samples = meta.sampling.as_ref().and_then(|sampling| sampling.slow).is_some_and(|slow| slow >= 200);
+    assert!(enough_samples || took_s >= 19.5, "it ended after {took_s:.1} s: {:?}", meta.sampling);
+    assert!(took_s < 31.0 && (messages < 5_000 || took_s < 20.5), "{messages} messages in {took_s:.1} s");
     assert!(took_s > 3.0, "500/s do not make 2,500 in {took_s:.1} s");
     let output = run(&["diagnose", &out, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
