@@ -133,10 +133,11 @@ impl Recording {
             (Some(d), _) => format!("for {d:?}"),
             (None, Some(u)) => {
                 let (least, most) = (u.least.as_secs_f64(), u.most.as_secs_f64());
-                format!(
-                    "until about {} messages were answered and {} samples taken in slow ones, {least:.0} to {most:.0} s",
-                    u.messages, u.slow_samples
-                )
+                let samples = match u.slow_samples {
+                    0 => String::new(),
+                    n => format!(" and {n} samples taken in slow ones"),
+                };
+                format!("until about {} messages were answered{samples}, {least:.0} to {most:.0} s", u.messages)
             }
             (None, None) => "until stopped".to_owned(),
         }
@@ -211,7 +212,37 @@ fn processes(pids: &[u32]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::ascii;
+    use super::*;
+
+    #[test]
+    fn the_progress_of_a_recording_says_what_it_waits_for() {
+        let until = Until {
+            messages: 2_500,
+            least: Duration::from_secs(2),
+            most: Duration::from_secs(30),
+            slow_samples: 200,
+            most_for_samples: Duration::from_secs(20),
+            most_messages: 100_000,
+        };
+        let at = |messages, slow_samples, seconds| {
+            let (seen, elapsed) = (Seen { messages, slow_samples }, Duration::from_secs(seconds));
+            (standing(&until, seen, elapsed), (1_000.0 * part(&until, seen, elapsed)) as u64)
+        };
+        let messages = "about 500 of 2500 messages, 1 of at most 30 s".to_owned();
+        assert_eq!(at(500, None, 1), (messages.clone(), 200));
+        assert_eq!(at(500, Some(90), 1), (messages, 200), "the messages first");
+        let samples = "about 5000 messages, 90 of 200 samples in slow ones, 4 of at most 20 s".to_owned();
+        assert_eq!(at(5_000, Some(90), 4), (samples, 450));
+        assert_eq!(at(5_000, Some(10), 15).1, 750, "the time ends it first");
+        assert_eq!(at(90_000, Some(10), 4).1, 900, "or the messages do");
+        assert_eq!(at(2_000, Some(10), 25), ("about 2000 of 2500 messages, 25 of at most 30 s".to_owned(), 800));
+        assert_eq!(
+            Recording::new(None, Some(until)).length(),
+            "until about 2500 messages were answered and 200 samples taken in slow ones, 2 to 30 s"
+        );
+        let without = Until { slow_samples: 0, ..until };
+        assert_eq!(Recording::new(None, Some(without)).length(), "until about 2500 messages were answered, 2 to 30 s");
+    }
 
     #[test]
     fn ascii_keeps_the_columns() {

@@ -30,9 +30,9 @@ struct head {
 	__u64 usual_ns; /* from receive to reply: a message here that takes longer is one of the slowest ninth */
 	/* And the rest. */
 	__u64 lost;
-	__u64 gap_count; /* losses since gap_from */
+	__u64 gap_count;  /* losses since gap_from */
 	__u64 slow_ticks; /* of the sampling clock inside of such messages, ever */
-	__u64 ticks;     /* its other ones, where some of them are skipped */
+	__u64 ticks;      /* its other ones, where some of them are skipped */
 	__u64 pad[4];
 };
 

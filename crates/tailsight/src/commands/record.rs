@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use tailsight_record::{Asked, HookChoice, Options, Payload, Selector, Traces, TxStamps, Until};
+use tailsight_record::{Asked, HookChoice, Options, Payload, SampleRate, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
@@ -32,7 +32,8 @@ pub fn run(args: &Record) -> anyhow::Result<Exit> {
 fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
     let selector = selector(args);
     let until_end = matches!(selector, Selector::Command(_));
-    let until = (args.duration.is_none() && !until_end).then_some(UNTIL);
+    let slow_samples = if args.sample == SampleRate::Off { 0 } else { UNTIL.slow_samples };
+    let until = (args.duration.is_none() && !until_end).then_some(Until { slow_samples, ..UNTIL });
     let options = Options {
         selector,
         duration: args.duration,
