@@ -51,10 +51,11 @@ fn number(args: &[&str]) -> Option<std::process::Output> {
     None
 }
 
-/// The load: few requests, many connections, and a client whose own lateness does not matter beside 20 ms.
+/// The load: a half of what the slower server could do at most, many connections, and a client whose own lateness does not matter
+/// beside 20 ms.
 const LOAD: [&str; 14] = [
     "--rate",
-    "100",
+    "400",
     "--connections",
     "64",
     "--json",
