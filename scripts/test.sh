@@ -16,6 +16,9 @@ settle_build
 
 log=$(mktemp)
 trap 'rm -f "$log"; give_back "${CARGO_TARGET_DIR:-target}"' EXIT
+# Live tests wait most of their time, for a recording, a load's end, or the cores that another one has to itself: twice as many threads as
+# cores shorten the whole by a quarter.
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
 # shellcheck disable=SC2317 # Called through phase.
 run_tests() {
     # --show-output: a test that passed shows what it printed, so that a skip is seen. Only standard output goes
