@@ -1,7 +1,8 @@
-//! Locks whose holder has the core that a message's thread waits for.
+//! Who had a lock: its holder where that one has the core that a message's thread waits for, and the turns of those that wait for it.
 //!
 //! In: the timelines of threads, a thread that is runnable for a message, and until when it works for that one. Out: [`Held`], the
-//! holder of the lock that the message then sleeps in, and since when its time on the core is a wait for that lock.
+//! holder of the lock that the message then sleeps in, and since when its time on the core is a wait for that lock; [`Turn`], from whom
+//! a thread that gave a lock away had got it.
 //!
 //! A thread and the holder of the lock that it needs may share a core. The thread then gets the core when the scheduler decides, asks
 //! for the lock, sleeps, and the holder goes on. Had the core been free earlier, the thread would have slept for as much longer: the
@@ -14,6 +15,7 @@ use tailsight_kernel::syscalls;
 use super::owners::sleep_frame;
 use crate::model::Frame;
 use crate::scan::Scan;
+use crate::timelines::busy_periods;
 use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 
 /// How many sleepers that wait for each other are followed.
@@ -51,7 +53,8 @@ pub fn of_next_sleep(scan: &Scan, tid: u32, at: usize, until: u64) -> Option<Hel
     if slept < got || !is_lock(how) {
         return None;
     }
-    let holder = holder(scan, tid, last_waker(intervals, sleeps), slept, 0)?;
+    let waker = last_waker(intervals, sleeps).map(|(waker, _)| waker);
+    let holder = holder(scan, tid, waker, slept, 0)?;
     let of_holder = scan.threads.get(holder)?;
     let (first, last) = (of_holder.at(got)?, of_holder.at(slept)?);
     if !of_holder.intervals[first..=last].iter().all(awake) {
@@ -61,20 +64,20 @@ pub fn of_next_sleep(scan: &Scan, tid: u32, at: usize, until: u64) -> Option<Hel
     Some(Held { tid: holder, since: stretch.last()?.from, because: sleep_frame(how) })
 }
 
-/// Who ended the sleep that is the interval `at`. Some locks are waited for with a time limit, again and again (CPython's interpreter lock:
-/// 5 ms): if a timer ended the sleep and the thread did nothing but try once more, that is who ended the last try.
-pub fn last_waker(intervals: &[ThreadInterval], at: usize) -> Option<Waker> {
+/// Who ended the sleep that is the interval `at`, and when. Some locks are waited for with a time limit, again and again (CPython's
+/// interpreter lock: 5 ms): if a timer ended the sleep and the thread did nothing but try once more, that is who ended the last try.
+pub fn last_waker(intervals: &[ThreadInterval], at: usize) -> Option<(Waker, u64)> {
     let how = |i: usize| match intervals.get(i)?.state {
         State::Sleeping { how } => Some(how),
         _ => None,
     };
     let first = how(at)?;
-    let ended_by = |sleep: usize| intervals.get(sleep + 1)?.waker;
+    let ended_by = |sleep: usize| intervals.get(sleep + 1).and_then(|s| Some((s.waker?, s.from)));
     let mut sleep = at;
     for _ in 0..MOST_TRIES {
-        let waker = ended_by(sleep)?;
+        let (waker, ended) = ended_by(sleep)?;
         if !waker.timer || !is_lock(first) {
-            return Some(waker);
+            return Some((waker, ended));
         }
         let mut ran = 0;
         let mut next = sleep + 1;
@@ -91,6 +94,51 @@ pub fn last_waker(intervals: &[ThreadInterval], at: usize) -> Option<Waker> {
     ended_by(at)
 }
 
+/// The turn of a thread that waited for a lock like others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When it began to wait for the lock.
+    pub asked: u64,
+    /// When it got the lock.
+    pub got: u64,
+    /// The thread from which it got the lock, which had it, or waited for it, before.
+    pub before: u32,
+}
+
+/// The thread `tid` gave a lock away at `until`, which somebody had waited for since `from`. Its turn, if its last sleep before that was a
+/// wait for the lock, too, and it waited for work after `from` and before that sleep. A thread that waits for work has no lock; had it had
+/// this one earlier, since `from`, it would have given it away then, and nobody would have waited on.
+pub fn turn(scan: &Scan, tid: u32, (from, until): (u64, u64)) -> Option<Turn> {
+    let thread = scan.threads.get(tid)?;
+    let intervals = &thread.intervals;
+    let upto = thread.at(until)?;
+    let since_then = (0..upto).rev().take_while(|&i| intervals[i + 1].from > from);
+    let mut sleeps = since_then.filter_map(|i| match intervals[i].state {
+        State::Sleeping { how } => Some((i, how)),
+        _ => None,
+    });
+    let (last, how) = sleeps.next().filter(|&(_, how)| is_lock(how))?;
+    let ended_by = |sleep: usize| intervals[sleep + 1].waker;
+    let giver = ended_by(last).filter(|w| !w.interrupt && w.tid != tid && scan.threads.names().is_target(w.tid))?;
+    let mut sleeps = sleeps.peekable();
+    // Waited with a time limit, and tried once more.
+    let again = |&(i, before): &(usize, Sleep)| {
+        before.nr == how.nr && before.place == how.place && ended_by(i).is_some_and(|w| w.timer)
+    };
+    let mut first = last;
+    while let Some((earlier, _)) = sleeps.next_if(again) {
+        first = earlier;
+    }
+    let asked = intervals[first].from;
+    // A thread of a pool may wait for work as others wait for a lock; it then serves nobody.
+    let serving = |at: u64| busy_periods::serving(&scan.busy_periods, tid, at);
+    let waited_for_work = sleeps.any(|(i, how)| {
+        let rests = || is_lock(how) && serving(asked) && !serving(intervals[i].from);
+        !how.stopped && (syscalls::waits_for_work(how.nr) || rests())
+    });
+    (waited_for_work && asked > from).then(|| Turn { asked, got: intervals[last + 1].from, before: giver.tid })
+}
+
 /// Who was awake at `ts` of those that a sleep waited for: who ended it, or whom that one waited for in a lock itself.
 fn holder(scan: &Scan, sleeper: u32, waker: Option<Waker>, ts: u64, depth: u32) -> Option<u32> {
     let waker = waker.filter(|w| !w.interrupt && w.tid != sleeper && scan.threads.names().is_target(w.tid))?;
@@ -99,7 +147,8 @@ fn holder(scan: &Scan, sleeper: u32, waker: Option<Waker>, ts: u64, depth: u32) 
     match thread.intervals[at].state {
         State::Running { .. } | State::Runnable { .. } => Some(waker.tid),
         State::Sleeping { how } if is_lock(how) && depth < DEPTH => {
-            holder(scan, waker.tid, last_waker(&thread.intervals, at), ts, depth + 1)
+            let before = last_waker(&thread.intervals, at).map(|(waker, _)| waker);
+            holder(scan, waker.tid, before, ts, depth + 1)
         }
         _ => None,
     }

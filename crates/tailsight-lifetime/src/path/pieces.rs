@@ -7,7 +7,7 @@ use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
 use crate::model::{Frame, Leg, Message, Role, flags};
 use crate::scan::Scan;
-use crate::timelines::threads::{State, Thread, Waker};
+use crate::timelines::threads::{Sleep, State, Thread, Waker};
 
 /// An interval of a message's path that is walked in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,11 @@ impl Focus {
             held: None,
             answerer: None,
         }
+    }
+
+    /// Whether a thread that slept so stood in line for the lock because of which it is followed.
+    pub(super) fn in_line(&self, how: Sleep) -> bool {
+        holder::is_lock(how) && matches!(self.because, Some(Frame::SleepIn { nr, .. }) if nr == how.nr)
     }
 }
 

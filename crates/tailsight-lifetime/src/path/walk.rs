@@ -15,6 +15,8 @@ use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 
 /// The largest number of wakers that are followed from one sleep.
 const WAKER_DEPTH: u32 = 8;
+/// The same where each waits for a lock: as many as a pool has threads may stand in line for it.
+const LOCK_DEPTH: u32 = 64;
 
 /// A part of a thread's sleep.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +25,7 @@ struct SleepPart {
     since: u64,
     from: u64,
     to: u64,
-    /// When it ended, at least `to`.
+    /// When it ended, at least `to`; if it was a try for a lock, when the last one ended.
     ended: u64,
     how: Sleep,
     waker: Option<Waker>,
@@ -235,7 +237,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     let ended = next.map_or(end, |s| s.from.max(end));
                     let waker = next.and_then(|s| s.waker);
                     let tries = waker.is_some_and(|w| w.timer) && holder::is_lock(how);
-                    let waker = if tries { holder::last_waker(intervals, i) } else { waker };
+                    let last = if tries { holder::last_waker(intervals, i) } else { None };
+                    let (waker, ended) = last.map_or((waker, ended), |(waker, at)| (Some(waker), at.max(ended)));
                     let part = SleepPart { since: intervals[i].from, from: at, to: end, ended, how, waker };
                     self.asleep(part, focus, depth);
                 }
@@ -265,7 +268,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             if hands_off {
                 return self.core(waker.cpu, from, to, Role::R, None);
             }
-            if !waker.interrupt && depth < WAKER_DEPTH && names.is_target(waker.tid) {
+            let deepest = if depth > 0 && focus.in_line(how) { LOCK_DEPTH } else { WAKER_DEPTH };
+            if !waker.interrupt && depth < deepest && names.is_target(waker.tid) {
                 // A thread that slept when the message arrived waited for work, and the other one passes it on. A thread
                 // that fell asleep later, or in a write, waits for something that the other one holds.
                 let fell_asleep_since = focus.handoff.is_none_or(|(_, ts)| since >= ts);
@@ -288,7 +292,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
                 let focus = Focus { because: focus.because.or(why), followed: true, until: ended, ..focus };
-                return self.thread(waker.tid, from, to, focus, depth + 1);
+                return self.holder(waker.tid, (from, to), focus, (how, depth + 1));
             }
             // A thread that waited for this message would have been woken by the hand-off.
             if by.is_none() && waker.timer && focus.handoff.is_some() && syscalls::polls(how.nr) && !how.stopped {
@@ -332,6 +336,21 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             None => self.owners.blocked(how, by),
         };
         self.emit(from, to, None, Role::A, owner, true);
+    }
+
+    /// What a thread did that ended the sleep `how` at `focus.until`. If that was a wait for a lock, the thread may have waited for its turn
+    /// itself, and before that for work: what the one before it did then is what everybody waited for.
+    fn holder(&mut self, tid: u32, (from, to): (u64, u64), focus: Focus, (how, depth): (Sleep, u32)) {
+        let turn = if depth < LOCK_DEPTH && focus.in_line(how) {
+            holder::turn(self.scan, tid, (from, focus.until))
+        } else {
+            None
+        };
+        let Some(turn) = turn else { return self.thread(tid, from, to, focus, depth) };
+        let asked = turn.asked.clamp(from, to);
+        let before = Focus { until: turn.got, ..focus };
+        self.holder(turn.before, (from, asked), before, (how, depth + 1));
+        self.thread(tid, asked, to, focus, depth);
     }
 
     /// An event loop slept so, and the thread `tid` handed the answer to it later. While that one was busy, the message waited for it;
