@@ -5,8 +5,8 @@ use tailsight_lifetime::Leg;
 use tailsight_trace::Event;
 use tailsight_trace::event::Kind;
 
-use crate::by_hand::{path, recv, send, switch};
-use crate::waits::{A, B, EPOLL, FUTEX, NANOSLEEP, ONE, TWO, analyse, merged, request, waking};
+use crate::by_hand::{event, path, recv, send, switch};
+use crate::waits::{A, B, EPOLL, FUTEX, LOCAL_TIMER, NANOSLEEP, ONE, THREE, TWO, analyse, merged, request, waking};
 
 const HELD: &str = "sibling:two/sleep:futex";
 
@@ -160,4 +160,55 @@ fn a_connection_that_waits_for_its_client_may_hold_a_lock() {
     assert!(passed_on.iter().any(|s| s.2.starts_with("blocked/sleep:epoll")), "{passed_on:?}");
     let passed_on = transaction(POLL, &[B, B + 1]);
     assert!(passed_on.iter().any(|s| s.2.starts_with("blocked/sleep:poll")), "{passed_on:?}");
+}
+
+/// Jetty: a thread held a monitor while it slept, and threads that had waited for work in epoll stood in line for it, one after the other. Of
+/// the wait of the first in line 35 % were `waits in epoll_wait`, for that was what the one before it had done before it stood in line.
+/// The first try ends with a time limit, as the JVM has it. `idle`: what TWO waits for work in.
+fn in_line(idle: u64) -> Vec<(u64, u64, String)> {
+    let timer = |ts, kind| event(ts, kind, LOCAL_TIMER, 0, [0; 3]);
+    let first = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(30, ONE, 0, FUTEX),
+        timer(1_000_000, Kind::VectorEntry),
+        waking(1_000_001, 0, ONE),
+        timer(1_000_002, Kind::VectorExit),
+        switch(1_000_010, 0, ONE, 0),
+        switch(1_000_020, ONE, 0, FUTEX),
+        switch(4_000_110, 0, ONE, 0),
+        send(4_000_200, A, ONE),
+    ];
+    let second = vec![
+        switch(6, 0, TWO, 0),
+        switch(8, TWO, 0, idle),
+        waking(2_000_002, 0, TWO),
+        switch(2_000_010, 0, TWO, 0),
+        recv(2_000_020, B, TWO),
+        switch(2_000_030, TWO, 0, FUTEX),
+        switch(4_000_010, 0, TWO, 0),
+        waking(4_000_100, TWO, ONE),
+        send(4_000_150, B, TWO),
+    ];
+    let holds = vec![
+        switch(7, 0, THREE, 0),
+        switch(9, THREE, 0, NANOSLEEP),
+        waking(3_999_990, 0, THREE),
+        switch(3_999_995, 0, THREE, 0),
+        waking(4_000_000, THREE, TWO),
+    ];
+    let analysis = analyse(vec![first, second, holds, [request(10, A), request(2_000_000, B)].concat()]);
+    path(&analysis, 20, Leg::Service)
+}
+
+#[test]
+fn who_waited_for_work_did_not_have_the_lock_before_its_turn() {
+    const SLEPT: &str = "sibling:three/sleep:futex/sleep:nanosleep";
+    for idle in [EPOLL, FUTEX] {
+        let service = in_line(idle);
+        for tried in [(30, 1_000_001), (1_000_020, 3_999_990)] {
+            assert!(service.contains(&(tried.0, tried.1, SLEPT.into())), "{idle}: {service:?}");
+        }
+        assert!(service.iter().all(|s| !s.2.contains("epoll")), "{idle}: {service:?}");
+    }
 }

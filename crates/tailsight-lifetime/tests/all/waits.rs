@@ -12,7 +12,7 @@ use crate::by_hand::{self, analysed, event, is, path, recv, send, switch};
 
 pub(super) const ONE: u32 = 100;
 pub(super) const TWO: u32 = 101;
-const THREE: u32 = 102;
+pub(super) const THREE: u32 = 102;
 /// Of another application.
 const HOLDER: u32 = 103;
 /// Connections of clients, and one to a server behind.
@@ -27,7 +27,7 @@ const FLOCK: u64 = 73;
 pub(super) const FUTEX: u64 = 202;
 pub(super) const EPOLL: u64 = 281;
 pub(super) const NANOSLEEP: u64 = 35;
-const LOCAL_TIMER: u16 = 0;
+pub(super) const LOCAL_TIMER: u16 = 0;
 
 pub(super) fn request(ts: u64, ports: u64) -> Vec<Event> {
     by_hand::request(ts, ports).to_vec()
