@@ -101,10 +101,22 @@ pub struct Thread {
     /// Its timeline.
     pub intervals: Vec<ThreadInterval>,
     early_wake: Option<(u64, Waker)>,
+    /// Its first event is that an idle core, this one, turned to it. It was not woken since the recording began, so it was ready to run.
+    kept_from: Option<u16>,
     by_time: TimeIndex,
 }
 
 impl Thread {
+    /// An idle core runs a thread that is ready, unless a quota of its control group forbids it: what else no event tells of the time before
+    /// a thread's first one, a quota that it meets later does.
+    fn throttled_at_first(&mut self) {
+        let is_throttled = |s: &ThreadInterval| matches!(s.state, State::Runnable { throttled: true, .. });
+        if let Some(cpu) = self.kept_from.filter(|_| self.intervals.iter().any(is_throttled)) {
+            let state = State::Runnable { cpu, throttled: true };
+            self.intervals.insert(0, ThreadInterval { from: 0, state, waker: None });
+        }
+    }
+
     fn last(&self) -> State {
         self.intervals.last().map_or(State::Unknown, |s| s.state)
     }
@@ -415,6 +427,9 @@ impl Threads {
                 self.switch_out(event.a_lo(), cpu, event);
                 if let Some(thread) = self.of_target(event.a_hi()) {
                     thread.early_wake = None;
+                    if thread.intervals.is_empty() && event.a_lo() == 0 {
+                        thread.kept_from = Some(cpu);
+                    }
                     thread.enter(ts, State::Running { cpu }, None);
                 }
             }
@@ -468,6 +483,7 @@ impl Threads {
     /// The timelines are complete: from here on, [`Thread::at`] is fast.
     pub fn complete(&mut self) {
         for thread in self.known.iter_mut().map(|k| &mut k.timeline) {
+            thread.throttled_at_first();
             thread.by_time = TimeIndex::new(&thread.intervals, |s| s.from);
         }
     }
