@@ -101,8 +101,11 @@ pub struct Thread {
     /// Its timeline.
     pub intervals: Vec<ThreadInterval>,
     early_wake: Option<(u64, Waker)>,
-    /// Its first event is that an idle core, this one, turned to it. It was not woken since the recording began, so it was ready to run.
-    kept_from: Option<u16>,
+    /// Of a thread whose first event is that a core turned to it: that core, and until when it had last been idle. The thread was not
+    /// woken since the recording began, so it was ready to run.
+    kept_from: Option<(u16, u64)>,
+    /// It was moved to another core before its first event.
+    moved: bool,
     by_time: TimeIndex,
 }
 
@@ -111,10 +114,11 @@ impl Thread {
     /// a thread's first one, a quota that it meets later does.
     fn throttled_at_first(&mut self) {
         let is_throttled = |s: &ThreadInterval| matches!(s.state, State::Runnable { throttled: true, .. });
-        if let Some(cpu) = self.kept_from.filter(|_| self.intervals.iter().any(is_throttled)) {
-            let state = State::Runnable { cpu, throttled: true };
-            self.intervals.insert(0, ThreadInterval { from: 0, state, waker: None });
-        }
+        let Some((cpu, idle)) = self.kept_from.filter(|_| self.intervals.iter().any(is_throttled)) else { return };
+        let state = |throttled| State::Runnable { cpu, throttled };
+        let ready = |from, throttled| ThreadInterval { from, state: state(throttled), waker: None };
+        let waits = self.intervals.first().is_some_and(|s| s.from > idle);
+        self.intervals.splice(0..0, [Some(ready(0, true)), waits.then(|| ready(idle, false))].into_iter().flatten());
     }
 
     fn last(&self) -> State {
@@ -149,6 +153,8 @@ pub struct Threads {
     names: Names,
     places: Places,
     known: Vec<Known>,
+    /// By core: until when it was last idle, 0: not since the recording began.
+    idle: Vec<u64>,
     /// For the next wake-up: what was made readable just before it on its core.
     pub(crate) ready: u32,
     /// Traced functions that goroutines are in that no thread runs now.
@@ -253,6 +259,7 @@ impl Threads {
             ready: 0,
             parked: FxHashMap::default(),
             open_ends: (0, 0),
+            idle: Vec::new(),
         }
     }
 
@@ -425,10 +432,11 @@ impl Threads {
         match kind {
             Kind::SchedSwitch => {
                 self.switch_out(event.a_lo(), cpu, event);
+                let idle = self.idle_until(cpu, event);
                 if let Some(thread) = self.of_target(event.a_hi()) {
                     thread.early_wake = None;
-                    if thread.intervals.is_empty() && event.a_lo() == 0 {
-                        thread.kept_from = Some(cpu);
+                    if thread.intervals.is_empty() && idle > 0 && !thread.moved {
+                        thread.kept_from = Some((cpu, idle));
                     }
                     thread.enter(ts, State::Running { cpu }, None);
                 }
@@ -455,11 +463,14 @@ impl Threads {
             }
             Kind::SchedMigrate | Kind::SchedWakeup => {
                 let to = if kind == Kind::SchedMigrate { event.b_hi() } else { event.a_hi() } as u16;
-                if let Some(thread) = self.of_target(event.a_lo())
-                    && let State::Runnable { cpu, throttled } = thread.last()
-                    && cpu != to
-                {
-                    thread.enter(ts, State::Runnable { cpu: to, throttled }, None);
+                if let Some(thread) = self.of_target(event.a_lo()) {
+                    match thread.last() {
+                        State::Runnable { cpu, throttled } if cpu != to => {
+                            thread.enter(ts, State::Runnable { cpu: to, throttled }, None);
+                        }
+                        State::Unknown => thread.moved = true,
+                        _ => {}
+                    }
                 }
             }
             Kind::TaskFork if self.names.is_target(event.a_lo()) => {
@@ -486,6 +497,18 @@ impl Threads {
             thread.throttled_at_first();
             thread.by_time = TimeIndex::new(&thread.intervals, |s| s.from);
         }
+    }
+
+    /// Until when a core was last idle, at a switch of it: now, if it was until now; 0: not since the recording began.
+    fn idle_until(&mut self, cpu: u16, event: &Event) -> u64 {
+        let cpu = usize::from(cpu);
+        if cpu >= self.idle.len() {
+            self.idle.resize(cpu + 1, 0);
+        }
+        if event.a_lo() == 0 {
+            self.idle[cpu] = event.ts;
+        }
+        self.idle[cpu]
     }
 
     fn switch_out(&mut self, tid: u32, cpu: u16, event: &Event) {

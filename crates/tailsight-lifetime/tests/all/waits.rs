@@ -583,23 +583,27 @@ fn a_frozen_thread_is_stopped() {
 /// A quota kept the thread from its core since before the recording began: no event tells, but an idle core runs whoever is ready. Of a run whose
 /// recording began so, 97 % of the slowest messages' excess had no owner.
 #[test]
-fn a_thread_that_an_idle_core_turns_to_first_was_throttled_if_it_is_later() {
-    let recorded = |aux: u16, before: u32| {
+fn a_thread_that_was_not_woken_and_whose_core_was_idle_was_throttled_if_it_is_later() {
+    let recorded = |aux: u16, before: Vec<Event>| {
         let out = event(8_000_000, Kind::SchedSwitch, aux, ONE, [u64::from(ONE), 120 << 32, 0]);
-        let core = vec![
-            switch(5_000_000, before, ONE, 0),
-            recv(5_000_100, A, ONE),
-            send(5_000_200, A, ONE),
-            out,
-            switch(9_000_000, 0, ONE, 0),
-        ];
-        path(&analyse(vec![core, request(1_000_000, A)]), 5_000_100, Leg::Receive)
+        let serves = vec![recv(5_000_100, A, ONE), send(5_000_200, A, ONE), out, switch(9_000_000, 0, ONE, 0)];
+        path(&analyse(vec![[before, serves].concat(), request(1_000_000, A)]), 5_000_100, Leg::Receive)
     };
-    let waited = |owner: &str| (1_000_001, 5_000_000, owner.to_owned());
-    let throttled = recorded(switch_flags::THROTTLED, 0);
-    assert!(throttled.contains(&waited("blocked/throttled")), "{throttled:?}");
-    // Without a quota in the run, and behind another thread, it is not known.
-    for other in [recorded(0, 0), recorded(switch_flags::THROTTLED, TWO)] {
-        assert!(other.contains(&waited("unknown")), "{other:?}");
+    let waited = |to, owner: &str| (1_000_001, to, owner.to_owned());
+    let at_once = recorded(switch_flags::THROTTLED, vec![switch(5_000_000, 0, ONE, 0)]);
+    assert!(at_once.contains(&waited(5_000_000, "blocked/throttled")), "{at_once:?}");
+    let behind = vec![switch(4_000_000, 0, TWO, 0), switch(5_000_000, TWO, ONE, 0)];
+    let behind = recorded(switch_flags::THROTTLED, behind);
+    assert!(behind.contains(&waited(4_000_000, "blocked/throttled")), "{behind:?}");
+    assert!(behind.iter().any(|s| (s.0, s.1) == (4_000_000, 5_000_000) && s.2 != "unknown"), "{behind:?}");
+    // Without a quota in the run, on a core that was never idle, and after a move it is not known.
+    let moved = event(2_000_000, Kind::SchedMigrate, 0, 0, [u64::from(ONE), 1, 0]);
+    for (aux, before) in [
+        (0, vec![switch(5_000_000, 0, ONE, 0)]),
+        (switch_flags::THROTTLED, vec![switch(5_000_000, TWO, ONE, 0)]),
+        (switch_flags::THROTTLED, vec![moved, switch(5_000_000, 0, ONE, 0)]),
+    ] {
+        let other = recorded(aux, before);
+        assert!(other.contains(&waited(5_000_000, "unknown")), "{other:?}");
     }
 }
