@@ -100,7 +100,11 @@ mod tests {
     #[test]
     fn a_tick_takes_as_much_beside_threads_that_have_the_cores() {
         let busy = std::sync::atomic::AtomicBool::new(true);
-        let spin = || while busy.load(std::sync::atomic::Ordering::Relaxed) {};
+        let spin = || {
+            while busy.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let measured: Vec<Option<u64>> = std::thread::scope(|scope| {
             for _ in 0..2 * cores {
