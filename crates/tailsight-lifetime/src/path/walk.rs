@@ -268,7 +268,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             if hands_off {
                 return self.core(waker.cpu, from, to, Role::R, None);
             }
-            let deepest = if depth > 0 && focus.in_line(how) { LOCK_DEPTH } else { WAKER_DEPTH };
+            let deepest = if focus.in_line(how) { LOCK_DEPTH } else { WAKER_DEPTH };
             if !waker.interrupt && depth < deepest && names.is_target(waker.tid) {
                 // A thread that slept when the message arrived waited for work, and the other one passes it on. A thread
                 // that fell asleep later, or in a write, waits for something that the other one holds.
@@ -292,7 +292,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
                 let focus = Focus { because: focus.because.or(why), followed: true, until: ended, ..focus };
-                return self.holder(waker.tid, (from, to), focus, (how, depth + 1));
+                return self.follow_waker(waker.tid, (from, to), focus, (how, depth + 1));
             }
             // A thread that waited for this message would have been woken by the hand-off.
             if by.is_none() && waker.timer && focus.handoff.is_some() && syscalls::polls(how.nr) && !how.stopped {
@@ -340,7 +340,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
 
     /// What a thread did that ended the sleep `how` at `focus.until`. If that was a wait for a lock, the thread may have waited for its turn
     /// itself, and before that for work: what the one before it did then is what everybody waited for.
-    fn holder(&mut self, tid: u32, (from, to): (u64, u64), focus: Focus, (how, depth): (Sleep, u32)) {
+    fn follow_waker(&mut self, tid: u32, (from, to): (u64, u64), focus: Focus, (how, depth): (Sleep, u32)) {
         let turn = if depth < LOCK_DEPTH && focus.in_line(how) {
             holder::turn(self.scan, tid, (from, focus.until))
         } else {
@@ -349,7 +349,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         let Some(turn) = turn else { return self.thread(tid, from, to, focus, depth) };
         let asked = turn.asked.clamp(from, to);
         let before = Focus { until: turn.got, ..focus };
-        self.holder(turn.before, (from, asked), before, (how, depth + 1));
+        self.follow_waker(turn.before, (from, asked), before, (how, depth + 1));
         self.thread(tid, asked, to, focus, depth);
     }
 
