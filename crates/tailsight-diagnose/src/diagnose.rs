@@ -307,7 +307,7 @@ impl<'a> Analysis<'a> {
                 }
             }
             let paths = paths(self.lifetimes, &self.profile, &self.rows, i);
-            cause.explanation = advisor.explanation(&cause, &paths);
+            cause.explanation = advisor.explanation(&cause, &paths, before_receive(&self.profile, &self.rows, i));
             cause.paths = paths.into_iter().map(|path| (path.name, path.deviation_ns)).collect();
             if self.is_cause(i) {
                 cause.before = self.before(i, &cause);
@@ -527,6 +527,18 @@ fn clusters(causes: &[Cause], dominant: &[(usize, u64)], focus: &Cohort, cause_o
     let mut out: Vec<Cluster> = by_cause.into_iter().map(cluster).collect();
     out.sort_by_key(|c| (std::cmp::Reverse(c.messages), c.rank));
     out
+}
+
+/// Which part of a row's deviation is in the receive leg, 0 to 1.
+fn before_receive(profile: &Profile, rows: &Rows, row: usize) -> f64 {
+    let (nf, nr) = rows.cohorts;
+    let (mut all, mut before) = (0.0, 0.0);
+    for &slot in &rows.rows[row].slots {
+        let ns = (profile.focus[slot].ns as f64 / nf - profile.reference[slot].ns as f64 / nr).max(0.0);
+        all += ns;
+        before += if matches!(profile.source(slot), Source::Owner(Leg::Receive, ..)) { ns } else { 0.0 };
+    }
+    if all > 0.0 { before / all } else { 0.0 }
 }
 
 /// The largest owner paths of a row.

@@ -27,6 +27,7 @@ pub(super) struct Advice {
 pub(super) struct CategoryAdvice {
     pub says: String,
     pub says_r: Option<String>,
+    pub says_before: Option<String>,
     #[serde(default)]
     pub fix: Vec<Fix>,
 }
@@ -37,6 +38,12 @@ pub(super) struct Fix {
     pub role: Option<Role>,
     #[serde(default)]
     pub only: Vec<String>,
+    /// Not for these names.
+    #[serde(default)]
+    pub except: Vec<String>,
+    /// Only where the messages that the cause hit have on average so much more of it, from and to.
+    #[serde(default)]
+    pub each_us: Vec<[u64; 2]>,
     /// Only for devices with interrupts (`true`), or only for those without: loopback, veth, bridges.
     pub hardware: Option<bool>,
     /// In which network namespace the command is to be run, when that is another one than the recorder's.

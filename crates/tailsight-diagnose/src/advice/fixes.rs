@@ -24,7 +24,14 @@ impl Advisor<'_> {
         };
         let base = base(cause);
         let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, &base);
-        let fits = |f: &&Fix| f.role.is_none_or(|r| r == cause.role) && (f.only.is_empty() || is(&f.only));
+        let each_ns = cause.deviation_ns as f64 * self.focus_messages as f64 / cause.messages.max(1) as f64;
+        let in_range = |&[from, to]: &[u64; 2]| (from as f64..=to as f64).contains(&(each_ns / 1e3));
+        let fits = |f: &&Fix| {
+            f.role.is_none_or(|r| r == cause.role)
+                && (f.only.is_empty() || is(&f.only))
+                && !is(&f.except)
+                && (f.each_us.is_empty() || f.each_us.iter().any(in_range))
+        };
         for fix in advice.fix.iter().filter(fits) {
             let (shown, action) = self.fix(fix, cause);
             let shell = lines.len()..lines.len() + shown.len();
@@ -316,10 +323,12 @@ mod tests {
             }
             // Whatever the cause is called, wherever it is met and however the packets came, something can be done.
             for role in [Role::A, Role::R] {
-                let any = advice
-                    .fix
-                    .iter()
-                    .any(|f| f.only.is_empty() && f.hardware.is_none() && f.role.is_none_or(|r| r == role));
+                let any = advice.fix.iter().any(|f| {
+                    f.only.is_empty()
+                        && f.each_us.is_empty()
+                        && f.hardware.is_none()
+                        && f.role.is_none_or(|r| r == role)
+                });
                 assert!(any, "{category} {role:?} has no fix for a name that no fix is limited to");
             }
         }

@@ -14,6 +14,9 @@ use crate::cause::{Category, Subject};
 use crate::glob;
 use crate::model::{Cause, Root, TypicalRow};
 
+/// Of a cause's time, this part is before the receive call when the sentence says that it was there.
+const BEFORE: f64 = 0.8;
+
 /// What one owner has of a cause.
 #[derive(Clone, Debug)]
 pub struct OwnerPath {
@@ -26,9 +29,9 @@ pub struct OwnerPath {
 }
 
 impl Advisor<'_> {
-    /// One plain sentence with the cause's numbers.
-    pub fn explanation(&self, cause: &Cause, paths: &[OwnerPath]) -> String {
-        let mut out = self.what(cause) + &self.how_much(cause);
+    /// One plain sentence with the cause's numbers. `before`: the part of it that is before the receive call, 0 to 1.
+    pub fn explanation(&self, cause: &Cause, paths: &[OwnerPath], before: f64) -> String {
+        let mut out = self.what(cause, before) + &self.how_much(cause);
         if cause.deviation_ns > 0 {
             let slow = self.messages();
             out += &format!(", in {} of {} {slow} messages", cause.messages, self.focus_messages);
@@ -54,7 +57,7 @@ impl Advisor<'_> {
     }
 
     /// What happened.
-    fn what(&self, cause: &Cause) -> String {
+    fn what(&self, cause: &Cause, before: f64) -> String {
         if let Some(subject) = &cause.subject {
             if *subject == Subject::LaterArrivals {
                 return format!("{} served later messages first", self.app);
@@ -64,9 +67,12 @@ impl Advisor<'_> {
                 return format!("{} waited {place} before it went on", self.app);
             }
         }
-        let says = ADVICE.categories.get(&cause.category).map_or("{name}", |a| match (&a.says_r, cause.role) {
-            (Some(r), Role::R) => r,
-            _ => &a.says,
+        let says = ADVICE.categories.get(&cause.category).map_or("{name}", |a| {
+            match (cause.role, &a.says_r, &a.says_before) {
+                (Role::R, Some(r), _) => r,
+                (Role::A, _, Some(earlier)) if before >= BEFORE => earlier,
+                _ => &a.says,
+            }
         });
         let core = match cause.role {
             Role::A => format!("the core that {} was waiting for", self.app),
@@ -138,8 +144,11 @@ fn whose(cause: &Cause) -> String {
 fn held(root: &[Root]) -> String {
     let Some(first) = root.first() else { return String::new() };
     let what = root_words(first);
-    let messages = if first.messages == 1 { "1 message".to_owned() } else { format!("{} messages", first.messages) };
-    format!("; what held those: {what}, {} more than usual in {messages}", human(first.mean_ns))
+    let more = format!("{} more than usual in", human(first.mean_ns));
+    match first.messages {
+        1 => format!("; what held those: {what}, {more} 1 message"),
+        messages => format!("; what held those: {what}, on average {more} each of {messages} messages"),
+    }
 }
 
 /// A root in words: what it is, then whose or where, and its first function.

@@ -80,9 +80,10 @@ const MOST_OF_IT: f64 = 0.8;
 pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
     let first = diagnosis.causes.iter().find(|c| c.category.is_named() && c.share > 0.0)?;
     let [n, _] = first.samples.filter(|[n, _]| *n > 0)?;
+    let samples = if n == 1 { "the only sample".to_owned() } else { format!("the {n} samples") };
     first.functions.is_empty().then(|| {
         format!(
-            "no function of cause {} stands out in its {n} samples; record longer, or at a higher rate (record \
+            "no function stands out in {samples} of cause {}; record longer, or at a higher rate (record \
              --sample \
              8000)",
             first.rank

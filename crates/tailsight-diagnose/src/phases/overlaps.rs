@@ -60,6 +60,19 @@ impl Ahead {
         &all[taken.min(to) - serving..to]
     }
 
+    /// The time that was a message's turn, before and after its receive call, ns: from its hand-off, or from the end of the message
+    /// that its thread received last before it, and up to its own end, or to the thread's next receive call. The turns of a thread's
+    /// messages do not overlap. Of what one receive call returned, the first has what was before and the last what was after it.
+    pub fn turn(&self, messages: &[Message], m: &Message) -> [u64; 2] {
+        let since = m.handoff_ns.max(m.driver_ns);
+        let end = |m: &Message| m.xmit_ns.max(m.send_ns).max(m.recv_ns);
+        let all = self.by_thread.get(&m.tid).map_or(&[][..], Vec::as_slice);
+        let at = all.partition_point(|&one| one < (m.recv_ns, m.id));
+        let begin = at.checked_sub(1).map_or(since, |before| end(&messages[all[before].1 as usize]).max(since));
+        let until = all.get(at + 1).map_or(u64::MAX, |&(next, _)| next).min(end(m));
+        [m.recv_ns.saturating_sub(begin), until.saturating_sub(m.recv_ns)]
+    }
+
     /// The messages that other threads of the application served while one waited from its hand-off to its reply: those of
     /// each thread whose receive call came before it ended and whose reply came after it began; the last first, at most 16.
     pub fn elsewhere(&self, messages: &[Message], m: &Message) -> Vec<u32> {
@@ -97,5 +110,30 @@ mod tests {
         assert_eq!(ahead.of(&messages[0]), [0u32; 0]);
         // A message of the same receive call is not ahead.
         assert_eq!(ahead.of(&messages[4]), [0u32; 0]);
+    }
+
+    #[test]
+    fn turns_do_not_overlap() {
+        let message = |id, handoff_ns, recv_ns, send_ns| Message {
+            id,
+            tid: 7,
+            handoff_ns,
+            recv_ns,
+            send_ns,
+            xmit_ns: send_ns,
+            ..Message::default()
+        };
+        let messages = vec![
+            message(0, 10, 15, 20),
+            // Waited behind 0, and two time units more; still served when 2 was received.
+            message(1, 11, 22, 40),
+            // Received together, and answered together.
+            message(2, 12, 30, 50),
+            message(3, 29, 30, 50),
+            message(4, 60, 61, 70),
+        ];
+        let ahead = Ahead::new(&messages);
+        let turns: Vec<[u64; 2]> = messages.iter().map(|m| ahead.turn(&messages, m)).collect();
+        assert_eq!(turns, [[5, 5], [2, 8], [0, 0], [0, 20], [1, 9]]);
     }
 }

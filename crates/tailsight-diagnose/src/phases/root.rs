@@ -4,9 +4,11 @@
 //! backwards: from the message to those that its thread received before it since its hand-off or still served then, from the first of
 //! these to those before it, until one did not wait itself. What the messages of the chain had more of than ordinary messages, apart
 //! from waiting for each other, is the root: the rows of the table over all three legs, without the receive core (a thread is delayed
-//! from the hand-off on). What events without a duration cost these messages (page faults, the surroundings of interrupts) is estimated
-//! as for the focus, and taken from their own work.
+//! from the hand-off on). Interrupts, hooks and other tasks hold all messages that wait, but the thread only once: of each message
+//! counts its turn alone ([`Ahead::turn`]). What events without a duration cost these messages (page faults, the surroundings of
+//! interrupts) is estimated as for the focus, and taken from their own work.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
@@ -74,16 +76,23 @@ impl Table<'_> {
         self.costs = Some((costs, rows));
     }
 
-    /// Adds what held the message's thread to the rows of `sums`, ns.
-    fn add(&mut self, id: u32, sums: &mut Vec<f64>) {
+    /// Adds what held the message's thread in its turn (ns before and after its receive call) to the rows of `sums`, ns. When
+    /// within the leg something held the thread is not known here: what does not fit into the turn is reduced in proportion.
+    fn add(&mut self, id: u32, turn: [u64; 2], sums: &mut Vec<f64>) {
         let lifetimes = self.lifetimes;
+        let mut held: Vec<(usize, RowId, f64)> = vec![];
         for (segment, leg) in LEGS.into_iter().enumerate() {
             for part in lifetimes.part_slice(id, leg).iter().filter(|p| p.role == Role::A) {
                 if let Some(row) = self.row(segment, part.owner) {
-                    add(sums, row, part.ns as f64);
+                    held.push((segment, row, part.ns as f64));
                 }
             }
         }
+        let side = |segment: usize| usize::from(LEGS[segment] != Leg::Receive);
+        let mut had = [0.0; 2];
+        held.iter().for_each(|&(segment, _, ns)| had[side(segment)] += ns);
+        let of_turn = [0, 1].map(|at| if had[at] > turn[at] as f64 { turn[at] as f64 / had[at] } else { 1.0 });
+        held.iter().for_each(|&(segment, row, ns)| add(sums, row, ns * of_turn[side(segment)]));
         let Some((costs, rows)) = self.costs.take() else { return };
         costs.each(
             lifetimes,
@@ -94,8 +103,9 @@ impl Table<'_> {
                     let (leg, _, owner) = owner_of(lifetimes.owners.len(), m.from);
                     let segment = LEGS.iter().position(|&one| one == leg).unwrap_or_default();
                     if let Some(row) = self.row(segment, owner as u32) {
-                        add(sums, row, -(m.ns as f64));
-                        add(sums, rows[kind], m.ns as f64);
+                        let ns = m.ns as f64 * of_turn[side(segment)];
+                        add(sums, row, -ns);
+                        add(sums, rows[kind], ns);
                     }
                 }
             },
@@ -104,9 +114,9 @@ impl Table<'_> {
     }
 
     /// What held the message's thread beyond what usually holds one, by row, ns.
-    fn excess(&mut self, id: u32, usual: &[f64]) -> Vec<f64> {
+    fn excess(&mut self, id: u32, turn: [u64; 2], usual: &[f64]) -> Vec<f64> {
         let mut out: Vec<f64> = usual.iter().map(|ns| -ns).collect();
-        self.add(id, &mut out);
+        self.add(id, turn, &mut out);
         out
     }
 }
@@ -162,15 +172,22 @@ impl Queue<'_> {
         let held: Vec<(u64, u32)> =
             mine.iter().filter(|m| seen[m.id as usize]).map(|m| (m.latency(Leg::Total).unwrap_or(0), m.id)).collect();
         table.take(costs(&Cohort::of(&held)));
+        let messages = &lifetimes.messages;
+        // Another run's messages, which are behind these, had threads of their own, whose ids may be the same.
+        let others = LazyCell::new(|| Ahead::new(&messages[mine.len()..]));
+        let turn = |id: u32| {
+            let of = if (id as usize) < mine.len() { ahead } else { &*others };
+            of.turn(messages, &messages[id as usize])
+        };
         let mut usual = vec![];
         for &id in &reference.ids {
-            table.add(id, &mut usual);
+            table.add(id, turn(id), &mut usual);
         }
         usual.iter_mut().for_each(|ns| *ns /= reference.len().max(1) as f64);
         let mut excess: FxHashMap<u32, Vec<f64>> = FxHashMap::default();
         let mut total: Vec<f64> = vec![];
         for &before in chains.iter().flatten() {
-            let rows = excess.entry(before).or_insert_with(|| table.excess(before, &usual));
+            let rows = excess.entry(before).or_insert_with(|| table.excess(before, turn(before), &usual));
             total.resize(total.len().max(rows.len()), 0.0);
             total.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
         }

@@ -117,6 +117,11 @@ fn bursts_with(fault_ns: u64) -> Lifetimes {
 
 /// The same with these service parts of a message, by its number and whether others wait for it.
 fn bursts_that_serve(service: impl Fn(usize, bool) -> Vec<Part>) -> Lifetimes {
+    bursts_with_interrupts(service, 0)
+}
+
+/// The same, where each of those that wait is interrupted for `interrupts_ns` meanwhile.
+fn bursts_with_interrupts(service: impl Fn(usize, bool) -> Vec<Part>, interrupts_ns: u64) -> Lifetimes {
     let owners = vec![
         owner(Context::Own, &[]),
         owner(Context::Ahead, &[]),
@@ -124,6 +129,7 @@ fn bursts_that_serve(service: impl Fn(usize, bool) -> Vec<Part>) -> Lifetimes {
             Context::Blocked,
             &[Frame::SleepIn { nr: tailsight_lifetime::model::NO_SYSCALL, uninterruptible: true, io: false }],
         ),
+        owner(Context::Ahead, &[Frame::Irq { irq: 24 }]),
     ];
     let mut parts = vec![];
     for i in 0..5000u64 {
@@ -132,14 +138,16 @@ fn bursts_that_serve(service: impl Fn(usize, bool) -> Vec<Part>) -> Lifetimes {
         let waits = if held && (1..=30).contains(&place) { 1_000_000 - place * 10_000 } else { 0 };
         let service = service(i as usize, held && place == 0);
         let mut receive = vec![a(0, 1_000)];
-        receive.extend((waits > 0).then(|| a(1, waits)));
+        let interrupts = if waits > 0 { interrupts_ns } else { 0 };
+        receive.extend((waits > 0).then(|| a(1, waits - interrupts)));
+        receive.extend((interrupts > 0).then(|| a(3, interrupts)));
         parts.push([receive, service, vec![a(0, 1_000)]]);
     }
     let mut out = lifetimes(owners, parts);
     let mut at = 1_000_000;
     for i in 0..out.messages.len() {
         let place = i as u64 % 100;
-        // A burst's messages arrive 20 us apart, those that wait are received 10 us after each other.
+        // A burst's messages arrive 50 us apart, those that wait are received 40 us after each other, and before the others come.
         if place == 0 {
             at += 100_000_000;
         }
@@ -147,7 +155,7 @@ fn bursts_that_serve(service: impl Fn(usize, bool) -> Vec<Part>) -> Lifetimes {
             (out.messages[i].recv_ns - out.messages[i].driver_ns, out.messages[i].send_ns - out.messages[i].recv_ns);
         let m = &mut out.messages[i];
         m.tid = 7;
-        m.driver_ns = at + place * 20_000;
+        m.driver_ns = at + place * 50_000 + if place > 30 { 1_000_000 } else { 0 };
         m.handoff_ns = m.driver_ns;
         m.recv_ns = m.driver_ns + receive;
         m.send_ns = m.recv_ns + service;
@@ -167,7 +175,9 @@ fn the_root_of_a_queue_is_what_held_the_message_in_front() {
     assert_eq!((root.category.as_str(), root.name.as_str(), root.mean_ns), ("paging", "page fault", 1_000_000));
     assert!(root.share > 0.9 && root.messages >= 1, "{root:?}");
     assert!(
-        first.explanation.contains("; what held those: paging (page fault), 1.00 ms more than usual in "),
+        first
+            .explanation
+            .contains("; what held those: paging (page fault), on average 1.00 ms more than usual in each of "),
         "{first:?}"
     );
 }
@@ -202,6 +212,21 @@ fn a_thousandth_of_a_wait_has_no_root() {
     assert_eq!(d.causes[0].root, []);
     assert!(!d.causes[0].explanation.contains("what held those"), "{}", d.causes[0].explanation);
     assert_eq!(first.causes[0].root[0].name, "page fault");
+}
+
+/// Copas, 80 messages at once: the recorder's hooks were said to have held those ahead. Each of them had the same few hooks in its
+/// own wait, and all were added up.
+#[test]
+fn what_interrupted_all_that_wait_is_counted_once() {
+    let root = |interrupts_ns| {
+        let of = bursts_with_interrupts(|_, _| vec![a(0, 38_000)], interrupts_ns);
+        diagnose(&of, &options(), &RecordingFacts::default()).unwrap().causes[0].root.clone()
+    };
+    assert_eq!(root(50_000), []);
+    // A thread that was interrupted between any two messages is told.
+    let of = bursts_with_interrupts(|_, _| vec![a(0, 20_000)], 50_000);
+    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
+    assert_eq!(d.causes[0].root.first().map(|root| root.category.as_str()), Some("interrupts"), "{:?}", d.causes[0]);
 }
 
 /// As many ahead as usual, to the digits shown: "(0.0 messages ahead on average, usually 0.0)" says nothing.

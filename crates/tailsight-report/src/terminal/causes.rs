@@ -125,9 +125,10 @@ pub(super) fn by_chance(d: &Diagnosis) -> String {
 /// The lines of the table, the header first.
 pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     let (shown, small) = split(d);
-    let mut rows: Vec<Row> = shown.into_iter().map(|c| Row::of(c, d.focus.messages)).collect();
-    if !small.is_empty() {
-        rows.push(Row::folded(&small));
+    let mut rows: Vec<Row> = shown.iter().map(|c| Row::of(c, d.focus.messages)).collect();
+    if let Some(first) = small.first() {
+        // Where the first of them would stand: behind it come rows of which there was less than usual.
+        rows.insert(shown.partition_point(|c| c.rank < first.rank), Row::folded(&small));
     }
     for cause in d.causes.iter().filter(|c| !is_named(c)) {
         let mut row = Row::of(cause, d.focus.messages);
