@@ -290,10 +290,19 @@ impl<'a> Analysis<'a> {
             let (focus, reference) = self.cohorts.both();
             let (lifetimes, classification, granularity_ns) =
                 (self.lifetimes, self.classification, self.options.granularity_ns);
-            let waits = |&(row, ns): &(&Row, i64)| row.category == Category::HolBlocking && ns > 0;
-            let waited = self.rows.rows.iter().zip(deviations.iter().copied()).filter(waits);
-            let hit = (&focus.ids[..], waited.map(|(_, ns)| ns as f64).sum());
-            let queue = root::Queue { lifetimes, classification, granularity_ns, mine, ahead: &ahead };
+            // Other threads' messages are not in the queue of this one.
+            let own = |row: &Row| !elsewhere(lifetimes, &self.profile, &row.slots);
+            let (mut waited_ns, mut to_be_received) = (0.0, 0.0);
+            for (i, ns) in deviations.iter().map(|&ns| ns as f64).enumerate() {
+                let row = &self.rows.rows[i];
+                if row.category == Category::HolBlocking && ns > 0.0 && own(row) {
+                    waited_ns += ns;
+                    to_be_received += ns * before_receive(&self.profile, &self.rows, i);
+                }
+            }
+            let leg = if to_be_received * 2.0 >= waited_ns { Leg::Receive } else { Leg::Service };
+            let hit = (&focus.ids[..], waited_ns);
+            let queue = root::Queue { lifetimes, classification, granularity_ns, mine, ahead: &ahead, leg };
             queue.roots(hit, reference, |held| self.costs_ahead(held, reference))
         };
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);

@@ -78,9 +78,30 @@ fn the_first_sentence_follows_a_queue_to_its_root() {
     d.causes.insert(0, queue);
     let text = diagnosis(&d, &plain(140));
     assert!(text.contains("They waited behind messages that were held by paging (page fault). Because:"), "{text}");
+    // A sixth of the wait is not what held them: there were many.
+    d.causes[0].root[0].of_wait = Some(0.17);
+    assert!(!diagnosis(&d, &plain(140)).contains("waited behind"));
+    d.causes[0].ahead =
+        serde_json::from_value(json!({"focus": 75.2, "reference": 8.7, "ids": []})).expect("the contract");
+    let text = diagnosis(&d, &plain(140));
+    assert!(text.contains("They waited behind more messages than usual (75.2, usually 8.7). Because:"), "{text}");
+    d.causes[0].root[0].of_wait = Some(1.2);
+    assert!(diagnosis(&d, &plain(140)).contains("that were held by paging (page fault)"));
     // Not a queue first: no such sentence.
     d.causes.swap(0, 1);
     assert!(!diagnosis(&d, &plain(140)).contains("waited behind"));
+}
+
+/// Ranks went from 4 to 10: the folded rows stood below one that is negative.
+#[test]
+fn folded_rows_stand_at_their_rank() {
+    let mut d = example();
+    let less = d.causes.remove(3);
+    d.causes.insert(5, less);
+    d.causes.iter_mut().zip(1..).for_each(|(cause, rank)| cause.rank = rank);
+    let table = table_of(&diagnosis(&d, &plain(100)));
+    let ranks: Vec<&str> = table.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(ranks[..6], ["#", "1", "2", "3", "…", "6"], "{table}");
 }
 
 #[test]

@@ -221,20 +221,47 @@ mod tests {
             device_netns: netns,
             ..RecordingFacts::default()
         };
+        fixes_of(&facts, ("receive-processing", "net_rx"), (1000, 50))
+    }
+
+    /// The fixes of a cause on the application core, of which 50 slow messages had so many ns more on average, and which hit so many.
+    fn fixes_of(
+        facts: &RecordingFacts,
+        (category, name): (&str, &str),
+        (deviation_ns, messages): (i64, u64),
+    ) -> Vec<String> {
         let advisor = Advisor {
             app: "memcached",
-            facts: &facts,
+            facts,
             cores: [vec![0], vec![1]],
             ahead: [0.0; 2],
             focus_messages: 50,
             tail: true,
-            total_ns: 1000,
+            total_ns: deviation_ns,
         };
         let cause = serde_json::from_value(serde_json::json!({
-            "rank": 1, "category": "receive-processing", "name": "net_rx", "role": "A", "share": 1.0, "deviation_ns": 1000,
-            "ci95_ns": [900, 1100], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",
+            "rank": 1, "category": category, "name": name, "role": "A", "share": 1.0, "deviation_ns": deviation_ns,
+            "ci95_ns": [1, deviation_ns], "messages": messages, "evidence": [], "paths": [], "fix": [], "explanation": "",
         }));
         advisor.fixes(&cause.expect("a cause")).0
+    }
+
+    /// A reply that a queueing discipline held was blamed on Nagle's algorithm; a file operation that is in another thread already was to
+    /// be taken there.
+    #[test]
+    fn fixes_fit_what_was_seen() {
+        let facts = RecordingFacts::default();
+        // Of half of the messages: 40 ms each.
+        let nagle = fixes_of(&facts, ("transmit-processing", "queued"), (20_000_000, 25));
+        assert!(nagle[0].contains("Nagle"), "{nagle:?}");
+        let shaped = fixes_of(&facts, ("transmit-processing", "queued"), (17_000_000, 50));
+        assert!(shaped[0].starts_with("see where the bytes wait: in a queueing discipline"), "{shaped:?}");
+        assert!(!shaped.join(" ").contains("Nagle"), "{shaped:?}");
+        let elsewhere = "out of the request's path";
+        let waited_for = fixes_of(&facts, ("disk-wait", "fsync of journal, which is waited for"), (1_000_000, 50));
+        assert!(waited_for[0].contains("hold no lock"), "{waited_for:?}");
+        assert!(!waited_for.join(" ").contains(elsewhere), "{waited_for:?}");
+        assert!(fixes_of(&facts, ("disk-wait", "fsync of journal"), (1_000_000, 50))[0].contains(elsewhere));
     }
 
     /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.

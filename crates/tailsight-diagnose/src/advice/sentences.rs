@@ -145,10 +145,13 @@ fn held(root: &[Root]) -> String {
     let Some(first) = root.first() else { return String::new() };
     let what = root_words(first);
     let more = format!("{} more than usual in", human(first.mean_ns));
-    match first.messages {
-        1 => format!("; what held those: {what}, {more} 1 message"),
-        messages => format!("; what held those: {what}, on average {more} each of {messages} messages"),
-    }
+    let messages = match first.messages {
+        1 => format!("{more} 1 message"),
+        messages => format!("on average {more} each of {messages} messages"),
+    };
+    let of_wait =
+        first.of_wait.map_or_else(String::new, |part| format!(" ({:.0} % of the wait)", part.min(1.0) * 100.0));
+    format!("; what held those: {what}, {messages}{of_wait}")
 }
 
 /// A root in words: what it is, then whose or where, and its first function.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Context, Frame, Message, Owner};
+use tailsight_lifetime::{Context, Frame, Leg, Message, Owner};
 
 /// Most ids of messages ahead that are listed for one message.
 const AHEAD: usize = 16;
@@ -60,17 +60,27 @@ impl Ahead {
         &all[taken.min(to) - serving..to]
     }
 
-    /// The time that was a message's turn, before and after its receive call, ns: from its hand-off, or from the end of the message
-    /// that its thread received last before it, and up to its own end, or to the thread's next receive call. The turns of a thread's
-    /// messages do not overlap. Of what one receive call returned, the first has what was before and the last what was after it.
-    pub fn turn(&self, messages: &[Message], m: &Message) -> [u64; 2] {
+    /// The time that was a message's turn, before and after its receive call, ns: what of it delayed those behind it, so that the turns
+    /// of a thread's messages do not overlap. `queue`: where these wait.
+    ///
+    /// - [`Leg::Receive`]: to be received. A turn is from the message's hand-off, or the end of the one that its thread received last
+    ///   before it, to its own end or the thread's next receive call. Of what one call returned, the first has what was before and the
+    ///   last what was after it.
+    /// - Else they were received, and another thread serves one after the other: a turn is from its hand-off, or the end of the one
+    ///   before it, to its own end.
+    pub fn turn(&self, messages: &[Message], m: &Message, queue: Leg) -> [u64; 2] {
         let since = m.handoff_ns.max(m.driver_ns);
         let end = |m: &Message| m.xmit_ns.max(m.send_ns).max(m.recv_ns);
         let all = self.by_thread.get(&m.tid).map_or(&[][..], Vec::as_slice);
         let at = all.partition_point(|&one| one < (m.recv_ns, m.id));
         let begin = at.checked_sub(1).map_or(since, |before| end(&messages[all[before].1 as usize]).max(since));
-        let until = all.get(at + 1).map_or(u64::MAX, |&(next, _)| next).min(end(m));
-        [m.recv_ns.saturating_sub(begin), until.saturating_sub(m.recv_ns)]
+        let next = all.get(at + 1).map_or(u64::MAX, |&(next, _)| next);
+        let after = if queue == Leg::Receive {
+            next.min(end(m)).saturating_sub(m.recv_ns)
+        } else {
+            end(m).saturating_sub(begin.max(m.recv_ns))
+        };
+        [m.recv_ns.saturating_sub(begin), after]
     }
 
     /// The messages that other threads of the application served while one waited from its hand-off to its reply: those of
@@ -133,7 +143,9 @@ mod tests {
             message(4, 60, 61, 70),
         ];
         let ahead = Ahead::new(&messages);
-        let turns: Vec<[u64; 2]> = messages.iter().map(|m| ahead.turn(&messages, m)).collect();
-        assert_eq!(turns, [[5, 5], [2, 8], [0, 0], [0, 20], [1, 9]]);
+        let turns = |queue| messages.iter().map(|m| ahead.turn(&messages, m, queue)).collect::<Vec<[u64; 2]>>();
+        assert_eq!(turns(Leg::Receive), [[5, 5], [2, 8], [0, 0], [0, 20], [1, 9]]);
+        // The first of each call has what was before it.
+        assert_eq!(turns(Leg::Service), [[5, 5], [2, 18], [0, 10], [0, 0], [1, 9]]);
     }
 }

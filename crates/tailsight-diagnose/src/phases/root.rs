@@ -31,7 +31,7 @@ const ROOTS: usize = 5;
 const SMALL: f64 = 0.05;
 /// The least part of a message's wait that what the messages ahead of it had more of must explain. With less, they took as long as
 /// ordinary ones: the message waited because they were many, or for something that is not known.
-const EXPLAINED: f64 = 0.1;
+const EXPLAINED: f64 = 0.2;
 
 /// Index into [`Table::rows`].
 type RowId = usize;
@@ -150,6 +150,8 @@ pub struct Queue<'a> {
     pub mine: &'a [Message],
     /// Which of them were before which.
     pub ahead: &'a Ahead,
+    /// Where most of the wait behind others is.
+    pub leg: Leg,
 }
 
 impl Queue<'_> {
@@ -161,7 +163,7 @@ impl Queue<'_> {
         reference: &Cohort,
         costs: impl FnOnce(&Cohort) -> Costs,
     ) -> Vec<Found> {
-        let Queue { lifetimes, classification, granularity_ns, mine, ahead } = *self;
+        let Queue { lifetimes, classification, granularity_ns, mine, ahead, leg } = *self;
         let of = FxHashMap::default();
         let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of, costs: None };
         let mut seen = vec![false; mine.len()];
@@ -177,7 +179,7 @@ impl Queue<'_> {
         let others = LazyCell::new(|| Ahead::new(&messages[mine.len()..]));
         let turn = |id: u32| {
             let of = if (id as usize) < mine.len() { ahead } else { &*others };
-            of.turn(messages, &messages[id as usize])
+            of.turn(messages, &messages[id as usize], leg)
         };
         let mut usual = vec![];
         for &id in &reference.ids {
@@ -192,15 +194,21 @@ impl Queue<'_> {
             total.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
         }
         let excess_ns: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
-        if excess_ns < EXPLAINED * waited_ns * chains.len() as f64 {
+        let wait_ns = waited_ns * chains.len() as f64;
+        if excess_ns < EXPLAINED * wait_ns {
             return vec![];
         }
-        largest(&table, &excess, &total, granularity_ns)
+        largest(&table, &excess, (&total, wait_ns), granularity_ns)
     }
 }
 
-/// The rows with the largest sums. `excess`: by message and row, ns.
-fn largest(table: &Table<'_>, excess: &FxHashMap<u32, Vec<f64>>, total: &[f64], granularity_ns: u64) -> Vec<Found> {
+/// The rows with the largest sums. `excess`: by message and row, ns; `total`: by row, and what was waited in all, ns.
+fn largest(
+    table: &Table<'_>,
+    excess: &FxHashMap<u32, Vec<f64>>,
+    (total, wait_ns): (&[f64], f64),
+    granularity_ns: u64,
+) -> Vec<Found> {
     let positive: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
     let share = |ns: f64| if positive > 0.0 { ns / positive } else { 0.0 };
     let key = |row: RowId| (table.rows[row].0, &table.rows[row].1);
@@ -222,6 +230,7 @@ fn largest(table: &Table<'_>, excess: &FxHashMap<u32, Vec<f64>>, total: &[f64], 
                 role: Role::A,
                 mean_ns: mean.round() as i64,
                 share: share(ns),
+                of_wait: (wait_ns > 0.0).then(|| ns / wait_ns),
                 messages: held.len() as u64,
                 samples: None,
                 functions: vec![],

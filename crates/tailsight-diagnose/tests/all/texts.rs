@@ -5,7 +5,7 @@ use tailsight_diagnose::{Diagnosis, Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Lifetimes, Part};
 use tailsight_units::format::signed_duration as human;
 
-use crate::common::{a, foreign, net_rx, options, owner, r, receive, sys};
+use crate::common::{a, foreign, lifetimes, net_rx, options, owner, r, receive, sys};
 
 /// 5,000 messages of 12 us; of the slowest 50, 48 waited 2 ms for nginx, and all for 10 messages before them.
 fn demo() -> Lifetimes {
@@ -71,6 +71,24 @@ fn explanations_are_plain_sentences_with_numbers() {
         "the owner of this time is unknown: no more and no less than in the reference messages"
     );
     assert_eq!(d.causes[0].times, [0.96, 0.0]);
+}
+
+/// "node itself took longer" stood beside a wait in the receive leg: a timer of it compressed a log before the messages were read.
+#[test]
+fn own_work_before_the_receive_call_is_said_to_be_there() {
+    let own = vec![owner(Context::Own, &[])];
+    let slow = |i: u64| if i.is_multiple_of(100) { 500_000 } else { 0 };
+    let before = receive(own.clone(), (0..5000).map(|i| vec![a(0, 10_000 + i % 100 + slow(i))]).collect());
+    let text = diagnose(&before, &options(), &facts()).unwrap().causes[0].explanation.clone();
+    assert!(
+        text.starts_with("memcached was busy with work of its own before it received the message (user): 500 us"),
+        "{text}"
+    );
+    let parts = (0..5000).map(|i| [vec![a(0, 10_000)], vec![a(0, 10_000 + i % 100 + slow(i))], vec![]]);
+    let of = lifetimes(own, parts.collect());
+    let service = Options { leg: tailsight_lifetime::Leg::Service, ..options() };
+    let text = diagnose(&of, &service, &facts()).unwrap().causes[0].explanation.clone();
+    assert!(text.starts_with("memcached itself took longer (user): 500 us"), "{text}");
 }
 
 #[test]

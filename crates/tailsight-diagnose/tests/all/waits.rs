@@ -224,7 +224,7 @@ fn what_interrupted_all_that_wait_is_counted_once() {
     };
     assert_eq!(root(50_000), []);
     // A thread that was interrupted between any two messages is told.
-    let of = bursts_with_interrupts(|_, _| vec![a(0, 20_000)], 50_000);
+    let of = bursts_with_interrupts(|_, _| vec![a(0, 1_000)], 50_000);
     let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
     assert_eq!(d.causes[0].root.first().map(|root| root.category.as_str()), Some("interrupts"), "{:?}", d.causes[0]);
 }

@@ -17,6 +17,7 @@ mod text;
 mod typical;
 
 use tailsight_diagnose::advice::root_words;
+use tailsight_diagnose::model::Cause;
 use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Leg;
 use tailsight_trace::RunMeta;
@@ -186,6 +187,11 @@ pub(crate) fn deeper_percentiles(d: &Diagnosis) -> Vec<(&str, &u64)> {
     deeper.into_iter().map(|(_, k, v)| (k, v)).collect()
 }
 
+/// What held the messages ahead is the first sentence's answer when it was at least this part of the wait, and else their number, when
+/// they were so many times as many as usual.
+const PART_OF_A_WAIT: f64 = 0.25;
+const MANY: f64 = 2.0;
+
 /// The diagnosis in one sentence; also the page's headline.
 pub(crate) fn verdict(d: &Diagnosis) -> String {
     if let Some(why) = &d.not_available {
@@ -202,20 +208,24 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
         return format!("{focus} take {mean}, no more than {reference}: there is no delay to explain.");
     }
     let (apart, word) = (units::duration(a.abs_diff(b)), if a > b { "more" } else { "less" });
-    let because = match root(d) {
+    let because = match waited_behind(d) {
         _ if d.causes.is_empty() => "; no cause could be named.".to_owned(),
-        Some(root) => format!(". They waited behind messages that were held by {}. Because:", clean(&root_words(root))),
+        Some(behind) => format!(". They waited behind {behind}. Because:"),
         None => ". Because:".to_owned(),
     };
     format!("{focus} take {mean}, {apart} {word} than {reference}{because}")
 }
 
-/// Of a first cause that is a queue: what delayed the messages ahead.
-fn root(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Root> {
-    first_cause(d)
-        .filter(|c| c.category == Category::HolBlocking && d.focus.mean_ns > d.reference.mean_ns)?
-        .root
-        .first()
+/// Of a first cause that is a queue: which messages were ahead. Those that something held, or many.
+fn waited_behind(d: &Diagnosis) -> Option<String> {
+    let queue = |c: &&Cause| c.category == Category::HolBlocking && d.focus.mean_ns > d.reference.mean_ns;
+    let cause = first_cause(d).filter(queue)?;
+    let held = cause.root.first().filter(|root| root.of_wait.is_none_or(|part| part >= PART_OF_A_WAIT));
+    if let Some(root) = held {
+        return Some(format!("messages that were held by {}", clean(&root_words(root))));
+    }
+    let ahead = cause.ahead.as_ref().filter(|ahead| ahead.focus >= MANY * ahead.reference.max(1.0))?;
+    Some(format!("more messages than usual ({:.1}, usually {:.1})", ahead.focus, ahead.reference))
 }
 
 /// The largest cause that has a name.
