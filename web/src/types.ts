@@ -9,7 +9,7 @@ export interface Cause {
   phase?: string; how?: string; inferred?: boolean; before?: string; explanation: string; fix: string[];
   samples?: [number, number]; functions?: FunctionPart[]; hot_path?: { name: string; module: string; source: string; share: number }[];
   ahead?: { focus: number; reference: number; ids: [number, number[]][] };
-  root?: { category: string; name: string; role: Role; mean_ns: number; share: number; messages: number }[];
+  root?: { category: string; name: string; role: Role; mean_ns: number; share: number; of_wait?: number; messages: number }[];
   who?: { pid: number; comm: string; processes: number; threads: number; pids: number[]; by_thread: { name: string; threads: number; deviation_ns: number }[]; cgroup?: string | null; unit?: string | null; container?: string | null };
   actions?: { n: number; title: string; command: string; says: string[]; undo: string[]; shell: number[] }[];
 }
