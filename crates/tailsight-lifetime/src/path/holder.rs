@@ -79,19 +79,24 @@ pub fn last_waker(intervals: &[ThreadInterval], at: usize) -> Option<(Waker, u64
         if !waker.timer || !is_lock(first) {
             return Some((waker, ended));
         }
-        let mut ran = 0;
-        let mut next = sleep + 1;
-        while let Some(s) = intervals.get(next).filter(|s| !matches!(s.state, State::Sleeping { .. })) {
-            let to = intervals.get(next + 1).map_or(s.from, |s| s.from);
-            ran += if matches!(s.state, State::Running { .. }) { to - s.from } else { 0 };
-            next += 1;
-        }
+        let (ran, next) = ran_after(intervals, sleep);
         if ran > TRY_NS || how(next).is_none_or(|again| again.nr != first.nr || again.place != first.place) {
             break;
         }
         sleep = next;
     }
     ended_by(at)
+}
+
+/// How long the thread was on a core between the sleep that is the interval `sleep` and its next one, ns, and which interval that is.
+fn ran_after(intervals: &[ThreadInterval], sleep: usize) -> (u64, usize) {
+    let (mut ran, mut next) = (0, sleep + 1);
+    while let Some(s) = intervals.get(next).filter(|s| !matches!(s.state, State::Sleeping { .. })) {
+        let to = intervals.get(next + 1).map_or(s.from, |s| s.from);
+        ran += if matches!(s.state, State::Running { .. }) { to - s.from } else { 0 };
+        next += 1;
+    }
+    (ran, next)
 }
 
 /// The turn of a thread that waited for a lock like others.
@@ -123,7 +128,8 @@ pub fn turn(scan: &Scan, tid: u32, (from, until): (u64, u64)) -> Option<Turn> {
     let mut sleeps = sleeps.peekable();
     // Waited with a time limit, and tried once more.
     let again = |&(i, before): &(usize, Sleep)| {
-        before.nr == how.nr && before.place == how.place && ended_by(i).is_some_and(|w| w.timer)
+        let same = before.nr == how.nr && before.place == how.place;
+        same && ended_by(i).is_some_and(|w| w.timer) && ran_after(intervals, i).0 <= TRY_NS
     };
     let mut first = last;
     while let Some((earlier, _)) = sleeps.next_if(again) {

@@ -164,8 +164,9 @@ fn a_connection_that_waits_for_its_client_may_hold_a_lock() {
 
 /// Jetty: a thread held a monitor while it slept, and threads that had waited for work in epoll stood in line for it, one after the other. Of
 /// the wait of the first in line 35 % were `waits in epoll_wait`, for that was what the one before it had done before it stood in line.
-/// The first try ends with a time limit, as the JVM has it. `idle`: what TWO waits for work in.
-fn in_line(idle: u64) -> Vec<(u64, u64, String)> {
+/// The first try ends with a time limit, as the JVM has it. `idle`: what TWO waits for work in; `works`: how long it then works before it
+/// stands in line, ns, after a wait in a futex that a timer ended.
+fn in_line(idle: u64, works: Option<u64>) -> Vec<(u64, u64, String)> {
     let timer = |ts, kind| event(ts, kind, LOCAL_TIMER, 0, [0; 3]);
     let first = vec![
         switch(5, 0, ONE, 0),
@@ -179,12 +180,25 @@ fn in_line(idle: u64) -> Vec<(u64, u64, String)> {
         switch(4_000_110, 0, ONE, 0),
         send(4_000_200, A, ONE),
     ];
-    let second = vec![
-        switch(6, 0, TWO, 0),
-        switch(8, TWO, 0, idle),
-        waking(2_000_002, 0, TWO),
-        switch(2_000_010, 0, TWO, 0),
-        recv(2_000_020, B, TWO),
+    let before = works.map_or_else(Vec::new, |works| {
+        let began = 2_000_020 - works;
+        vec![
+            waking(1_000_002, 0, TWO),
+            switch(1_000_010, 0, TWO, 0),
+            switch(1_000_020, TWO, 0, FUTEX),
+            timer(began - 11, Kind::VectorEntry),
+            waking(began - 10, 0, TWO),
+            timer(began - 9, Kind::VectorExit),
+            switch(began, 0, TWO, 0),
+        ]
+    });
+    let comes = vec![waking(2_000_002, 0, TWO), switch(2_000_010, 0, TWO, 0)];
+    let second = [
+        vec![switch(6, 0, TWO, 0), switch(8, TWO, 0, idle)],
+        if works.is_some() { before } else { comes },
+        vec![recv(2_000_020, B, TWO)],
+    ];
+    let waits = vec![
         switch(2_000_030, TWO, 0, FUTEX),
         switch(4_000_010, 0, TWO, 0),
         waking(4_000_100, TWO, ONE),
@@ -197,6 +211,7 @@ fn in_line(idle: u64) -> Vec<(u64, u64, String)> {
         switch(3_999_995, 0, THREE, 0),
         waking(4_000_000, THREE, TWO),
     ];
+    let second = [second.concat(), waits].concat();
     let analysis = analyse(vec![first, second, holds, [request(10, A), request(2_000_000, B)].concat()]);
     path(&analysis, 20, Leg::Service)
 }
@@ -205,10 +220,21 @@ fn in_line(idle: u64) -> Vec<(u64, u64, String)> {
 fn who_waited_for_work_did_not_have_the_lock_before_its_turn() {
     const SLEPT: &str = "sibling:three/sleep:futex/sleep:nanosleep";
     for idle in [EPOLL, FUTEX] {
-        let service = in_line(idle);
+        let service = in_line(idle, None);
         for tried in [(30, 1_000_001), (1_000_020, 3_999_990)] {
             assert!(service.contains(&(tried.0, tried.1, SLEPT.into())), "{idle}: {service:?}");
         }
         assert!(service.iter().all(|s| !s.2.contains("epoll")), "{idle}: {service:?}");
     }
+}
+
+/// Between two waits for the same lock a thread only tries once more. One that works longer came for something else, and had no part in this wait.
+#[test]
+fn who_worked_after_a_wait_stands_in_line_since_the_next_one() {
+    let works = |ns| {
+        let service = in_line(EPOLL, Some(ns));
+        service.iter().any(|s| s.2.starts_with("sibling:two") && s.2.len() < 24 && s.0 < 2_000_000)
+    };
+    assert!(works(50_000), "a try");
+    assert!(!works(400_000), "the holder is followed until it stands in line");
 }
