@@ -10,7 +10,7 @@ use tailsight_trace::samples::Samples;
 use crate::advice::sentences::OwnerPath;
 use crate::advice::{self, Advisor};
 use crate::categories::{shown, shown_frame};
-use crate::cause::{Category, Finding, How};
+use crate::cause::{Category, Finding, How, Subject};
 use crate::cohorts::against::{Joined, join};
 use crate::cohorts::focus::mean;
 use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
@@ -427,8 +427,18 @@ impl<'a> Analysis<'a> {
             last_resampled: Mutex::default(),
         };
         let (roots, classification) = (self.roots.get(), self.classification);
+        let said: Vec<String> = causes.iter().map(|cause| cause.explanation.clone()).collect();
         let (divided, ()) =
             rayon::join(|| roots.map(|roots| search.roots(roots, classification)), || search.fill(causes, &row_of));
+        let advisor = LazyCell::new(|| Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts));
+        for (cause, before) in causes.iter_mut().zip(&said) {
+            // Its functions made it the runtime's, with the sentence of what it was before.
+            if let (Some(Subject::Runtime { .. }), Some(more)) =
+                (&cause.subject, cause.explanation.strip_prefix(before.as_str()))
+            {
+                cause.explanation = advisor.explanation(cause, &[], 0.0) + more;
+            }
+        }
         if let Some(divided) = divided {
             functions::roots::say(causes, &divided);
         }

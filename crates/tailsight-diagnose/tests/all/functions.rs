@@ -62,6 +62,10 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
     let cause = of("postgres");
     assert_eq!((cause.category, cause.name.as_str()), (Category::LockWait, waits), "{cause:?}");
     assert!(cause.functions[0].waits && cause.functions[0].name == "ProcSleep" && cause.functions[0].share > 0.99);
+    // Vert.x: the row named the collector, and its sentence a lock.
+    let text = &cause.explanation;
+    assert!(text.starts_with(&format!("memcached waited for a lock ({waits}): 4.00 ms of the 4.00 ms")), "{text}");
+    assert!(text.contains("; 100 % of it in ProcSleep"), "{text}");
     assert!(cause.fix.iter().all(|fix| fix.starts_with("PostgreSQL: ")) && cause.fix.len() == 1, "{:?}", cause.fix);
     // A server of which that is not known waits for whatever it waits for.
     let cause = of("nginx");
