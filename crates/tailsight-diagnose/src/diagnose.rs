@@ -555,7 +555,12 @@ fn before_receive(profile: &Profile, rows: &Rows, row: usize) -> f64 {
     for &slot in &rows.rows[row].slots {
         let ns = (profile.focus[slot].ns as f64 / nf - profile.reference[slot].ns as f64 / nr).max(0.0);
         all += ns;
-        before += if matches!(profile.source(slot), Source::Owner(Leg::Receive, ..)) { ns } else { 0.0 };
+        before += match profile.source(slot) {
+            Source::Owner(Leg::Receive, ..) => ns,
+            // What was received later and served first is ahead of this message, which waits to be received.
+            Source::Derived(row) if row.subject == Subject::LaterArrivals => ns,
+            _ => 0.0,
+        };
     }
     if all > 0.0 { before / all } else { 0.0 }
 }

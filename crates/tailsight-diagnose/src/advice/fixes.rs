@@ -253,10 +253,11 @@ mod tests {
         let facts = RecordingFacts::default();
         // Of half of the messages: 40 ms each.
         let nagle = fixes_of(&facts, ("transmit-processing", "queued"), (20_000_000, 25));
-        assert!(nagle[0].contains("Nagle"), "{nagle:?}");
+        assert!(nagle[0].starts_with("a wait of 40 ms"), "{nagle:?}");
         let shaped = fixes_of(&facts, ("transmit-processing", "queued"), (17_000_000, 50));
         assert!(shaped[0].starts_with("see where the bytes wait: in a queueing discipline"), "{shaped:?}");
-        assert!(!shaped.join(" ").contains("Nagle"), "{shaped:?}");
+        // bjoern, a reply held back until the client's next request, 16 ms later: that is Nagle's algorithm, too.
+        assert!(shaped[1].contains("Nagle") && !shaped.join(" ").contains("a wait of 40 ms"), "{shaped:?}");
         let elsewhere = "out of the request's path";
         let waited_for = fixes_of(&facts, ("disk-wait", "fsync of journal, which is waited for"), (1_000_000, 50));
         assert!(waited_for[0].contains("hold no lock"), "{waited_for:?}");

@@ -140,10 +140,10 @@ fn whose(cause: &Cause) -> String {
     format!(" ({})", parts.join(", "))
 }
 
-/// What held the messages ahead, in words; nothing when that is not known.
-fn held(root: &[Root]) -> String {
+/// What held the messages ahead, in words, without its functions; nothing when that is not known.
+pub(crate) fn held(root: &[Root]) -> String {
     let Some(first) = root.first() else { return String::new() };
-    let what = root_words(first);
+    let what = root_words(&Root { functions: vec![], ..first.clone() });
     let more = format!("{} more than usual in", human(first.mean_ns));
     let messages = match first.messages {
         1 => format!("{more} 1 message"),

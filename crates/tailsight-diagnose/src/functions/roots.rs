@@ -6,6 +6,7 @@
 use tailsight_lifetime::{Frame, LEGS, Leg, OwnerId, PathSpan, Role};
 
 use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment, sentence};
+use crate::advice::sentences::held;
 use crate::cause::{Category, Subject};
 use crate::model::{Cause, Root};
 use crate::phases::root::Found;
@@ -18,9 +19,14 @@ type Wanted = (u32, usize, usize, usize);
 pub(crate) fn say(causes: &mut [Cause], roots: &[Root]) {
     let first: Option<&FunctionPart> = roots.first().and_then(|root| root.functions.first());
     for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
+        // Its functions may have made it the runtime's.
+        cause.explanation = cause.explanation.replacen(&held(&cause.root), &held(roots), 1);
         cause.root = roots.to_vec();
         if let Some(first) = first {
-            cause.explanation = sentence(&cause.explanation, "what held those", first);
+            // What the thread did for the messages ahead is mostly what held those.
+            if cause.functions.first().is_none_or(|of_cause| of_cause.name != first.name) {
+                cause.explanation = sentence(&cause.explanation, "what held those", first);
+            }
             let documented = first.runtime.as_ref().map(super::documented_fix);
             if let Some(fix) = documented.filter(|fix| !cause.fix.contains(fix)) {
                 cause.fix.push(fix);

@@ -127,11 +127,18 @@ fn what_held_a_queue_is_followed_to_its_function() {
     assert_eq!(root.functions[0].caller.as_deref(), Some("serve"));
     assert!(root.functions[0].share > 0.9, "{:?}", root.functions);
     assert_eq!(root.hot_path.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["serve", "sortTable"]);
+    // Said once: what the thread did for those ahead is what held them.
+    let text = &first.explanation;
     assert!(
-        first.explanation.contains(" % of what held those in sortTable, called by serve: "),
-        "{}",
-        first.explanation
+        text.contains("; 100 % of it in sortTable, called by serve: ") && text.matches("sortTable").count() == 1,
+        "{text}"
     );
+    // Ruby: the sentence had said `user`, and named the function twice.
+    let gc = vec![frame("gc_start", "libruby.so", ""), frame("serve", "ruby", "")];
+    let d = diagnosed(&of, &Samples { frames: gc, ..samples.clone() }, &options());
+    let (root, text) = (&d.causes[0].root[0], &d.causes[0].explanation);
+    assert_eq!((root.category, root.name.as_str()), (Category::Runtime, "Ruby collecting garbage"));
+    assert!(text.contains("; what held those: runtime (Ruby collecting garbage), on average "), "{text}");
     // Without samples there is the root and nothing else.
     let d = diagnosed(&of, &Samples::default(), &options());
     assert_eq!((d.causes[0].root.len(), d.causes[0].root[0].functions.len()), (1, 0));

@@ -229,6 +229,44 @@ fn what_interrupted_all_that_wait_is_counted_once() {
     assert_eq!(d.causes[0].root.first().map(|root| root.category.as_str()), Some("interrupts"), "{:?}", d.causes[0]);
 }
 
+/// Mojolicious, 30 messages at once: it reads the last arrival first, and replies to none before all are read. The first read has the work for all
+/// others in its service, and was said to have held them.
+#[test]
+fn the_work_for_a_batch_is_not_what_held_the_messages_in_it() {
+    const TURN: u64 = 40_000;
+    let batched = |i: u64| (i / 100).is_multiple_of(10) && i % 100 <= 30;
+    // In the order of the receive calls: 0, 30, 29, ... 1.
+    let turn = |i: u64| if i.is_multiple_of(100) { 0 } else { 31 - i % 100 };
+    let of_batch = |i: u64| {
+        let waits = turn(i) * TURN;
+        let service = 31 * TURN - waits + turn(i) * 1_000;
+        [
+            [vec![a(0, 1_000)], if waits > 0 { vec![a(1, waits)] } else { vec![] }].concat(),
+            vec![a(0, service)],
+            vec![a(0, 1_000)],
+        ]
+    };
+    let alone = || [vec![a(0, 1_000)], vec![a(0, TURN)], vec![a(0, 1_000)]];
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Ahead, &[])];
+    let mut of = lifetimes(owners, (0..5000).map(|i| if batched(i) { of_batch(i) } else { alone() }).collect());
+    let mut at = 1_000_000;
+    for (i, m) in (0u64..).zip(&mut of.messages) {
+        let (receive, service) = (m.recv_ns - m.driver_ns, m.send_ns - m.recv_ns);
+        at += if batched(i) && !i.is_multiple_of(100) { 1 } else { 2_000_000 };
+        m.tid = 7;
+        m.driver_ns = at;
+        m.handoff_ns = at;
+        m.recv_ns = at + receive;
+        m.send_ns = m.recv_ns + service;
+        m.xmit_ns = m.send_ns + 1_000;
+        m.ahead = if batched(i) { turn(i) as u32 } else { 0 };
+    }
+    of.overtaken = (0..5000).map(|i| if batched(i) { turn(i).saturating_sub(1) * TURN } else { 0 }).collect();
+    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
+    assert_eq!(d.causes[0].name, "later arrivals first", "{:?}", d.causes[0]);
+    assert_eq!(d.causes[0].root, []);
+}
+
 /// As many ahead as usual, to the digits shown: "(0.0 messages ahead on average, usually 0.0)" says nothing.
 #[test]
 fn as_many_messages_ahead_as_usual_are_not_mentioned() {
