@@ -263,6 +263,9 @@ mod tests {
         assert!(waited_for[0].contains("hold no lock"), "{waited_for:?}");
         assert!(!waited_for.join(" ").contains(elsewhere), "{waited_for:?}");
         assert!(fixes_of(&facts, ("disk-wait", "fsync of journal"), (1_000_000, 50))[0].contains(elsewhere));
+        // To find the holder was advised where the row had its name.
+        let find = |name| fixes_of(&facts, ("lock-wait", name), (1_000_000, 50)).join(" ").contains("find the holder");
+        assert!(find("futex") && !find("compactor holds it/sleep:futex"));
     }
 
     /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.
