@@ -422,23 +422,14 @@ impl<'a> Analysis<'a> {
             profile: &self.profile,
             rows: &self.rows,
             cohorts: self.cohorts.both(),
+            advisor: Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts),
             interpreters: functions::interpreters(&sampled.samples.frames, &self.options.runtimes),
             sampled,
             last_resampled: Mutex::default(),
         };
         let (roots, classification) = (self.roots.get(), self.classification);
-        let said: Vec<String> = causes.iter().map(|cause| cause.explanation.clone()).collect();
         let (divided, ()) =
             rayon::join(|| roots.map(|roots| search.roots(roots, classification)), || search.fill(causes, &row_of));
-        let advisor = LazyCell::new(|| Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts));
-        for (cause, before) in causes.iter_mut().zip(&said) {
-            // Its functions made it the runtime's, with the sentence of what it was before.
-            if let (Some(Subject::Runtime { .. }), Some(more)) =
-                (&cause.subject, cause.explanation.strip_prefix(before.as_str()))
-            {
-                cause.explanation = advisor.explanation(cause, &[], 0.0) + more;
-            }
-        }
         if let Some(divided) = divided {
             functions::roots::say(causes, &divided);
         }

@@ -22,6 +22,7 @@ use tailsight_lifetime::{Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSp
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
+use crate::advice::Advisor;
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
 use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, HotFrame, RuntimePart};
@@ -110,6 +111,8 @@ pub(crate) struct Search<'a> {
     pub profile: &'a Profile,
     pub rows: &'a Rows,
     pub cohorts: (&'a Cohort, &'a Cohort),
+    /// Says a cause anew that its functions make another.
+    pub advisor: Advisor<'a>,
     pub sampled: Sampled<'a>,
     /// Programs and libraries that were sampled and hold an interpreter.
     pub interpreters: FxHashSet<String>,
@@ -248,11 +251,11 @@ impl Search<'_> {
             cause.hot_path = self.hot_path(&tree, parts[first.1], &scale);
         }
         cause.functions = merged(found.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
+        cause.fix.extend(cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix));
+        self.as_runtime(cause);
         if let Some(first) = cause.functions.first() {
             cause.explanation = sentence(&cause.explanation, "it", first);
-            cause.fix.extend(first.runtime.as_ref().map(documented_fix));
         }
-        self.as_runtime(cause);
     }
 
     /// The call tree of the stacks of both cohorts, and the leaf of each stack.
@@ -328,6 +331,7 @@ impl Search<'_> {
         cause.name = names::base(&subject);
         cause.subject = Some(subject);
         cause.frames.clear();
+        cause.explanation = self.advisor.explanation(cause, &[], 0.0);
         // What is advised of the application's own work does not help.
         let advised = documented_fix(&runtime);
         if cause.actions.is_empty() {

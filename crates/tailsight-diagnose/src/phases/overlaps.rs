@@ -60,14 +60,14 @@ impl Ahead {
         &all[taken.min(to) - serving..to]
     }
 
-    /// The time that was a message's turn, before and after its receive call, ns: what of it delayed those behind it, so that the turns
-    /// of a thread's messages do not overlap. `queue`: where these wait.
+    /// The time that was a message's turn, before and after its receive call, ns: what of it delayed those behind it. `queue`: where
+    /// these wait.
     ///
     /// - [`Leg::Receive`]: to be received. A turn is from the message's hand-off, or the end of the one that its thread received last
     ///   before it, to its own end or the thread's next receive call. Of what one call returned, the first has what was before and the
-    ///   last what was after it.
+    ///   last what was after it. Turns of a thread's messages do not overlap.
     /// - Else they were received, and another thread serves one after the other: a turn is from its hand-off, or the end of the one
-    ///   before it, to its own end.
+    ///   before it, to its own end. Turns do not overlap where messages end in the order in which they were received.
     pub fn turn(&self, messages: &[Message], m: &Message, queue: Leg) -> [u64; 2] {
         let since = m.handoff_ns.max(m.driver_ns);
         let end = |m: &Message| m.xmit_ns.max(m.send_ns).max(m.recv_ns);
@@ -103,6 +103,8 @@ impl Ahead {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_do_not_overlap() {
+    fn a_turn_is_what_delays_those_behind() {
         let message = |id, handoff_ns, recv_ns, send_ns| Message {
             id,
             tid: 7,
@@ -147,5 +149,28 @@ mod tests {
         assert_eq!(turns(Leg::Receive), [[5, 5], [2, 8], [0, 0], [0, 20], [1, 9]]);
         // The first of each call has what was before it.
         assert_eq!(turns(Leg::Service), [[5, 5], [2, 18], [0, 10], [0, 0], [1, 9]]);
+    }
+
+    proptest! {
+        /// The turns of a thread's messages together are no longer than the time from the first hand-off to the last end.
+        #[test]
+        fn turns_do_not_overlap(of in prop::collection::vec((0u64..50, 0u64..50, 0u64..200), 1..60), in_order: bool) {
+            let mut messages: Vec<Message> = vec![];
+            let (mut recv_ns, mut end_ns) = (1_000, 0);
+            for (id, &(gap, waited, served)) in (0..).zip(&of) {
+                recv_ns += gap;
+                // Replies in the order of the receive calls, or in any.
+                end_ns = if in_order { end_ns.max(recv_ns) + served } else { recv_ns + served };
+                let handoff_ns = recv_ns - waited;
+                messages.push(Message { id, tid: 7, handoff_ns, recv_ns, send_ns: end_ns, xmit_ns: end_ns, ..Message::default() });
+            }
+            let ahead = Ahead::new(&messages);
+            let first = messages.iter().map(|m| m.handoff_ns).min().unwrap_or(0);
+            let last = messages.iter().map(|m| m.xmit_ns).max().unwrap_or(0);
+            for queue in [Leg::Receive, Leg::Service].into_iter().filter(|queue| in_order || *queue == Leg::Receive) {
+                let sum: u64 = messages.iter().flat_map(|m| ahead.turn(&messages, m, queue)).sum();
+                prop_assert!(sum <= last - first, "{queue:?}: {sum} of {}", last - first);
+            }
+        }
     }
 }
