@@ -13,7 +13,7 @@ use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How, Subject};
 use crate::cohorts::against::{Joined, join};
 use crate::cohorts::focus::mean;
-use crate::cohorts::{Cohort, Cohorts, counts, legs, nothing, ranked};
+use crate::cohorts::{Cohort, Cohorts, counts, nothing, ranked};
 use crate::estimate::{Costs, Estimates, Known, OwnWork, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
@@ -28,7 +28,7 @@ use crate::rows::profile::{Profile, Source, Sum};
 use crate::rows::{Row, Rows, who};
 use crate::stages::stages;
 use crate::typical::{slowest, typical};
-use crate::{Error, Options, RecordingFacts};
+use crate::{Error, Options, RecordingFacts, Selection};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
@@ -59,6 +59,8 @@ pub struct Inputs<'a> {
     pub against_samples: Option<(&'a Samples, PathOf<'a>)>,
     /// The messages at their recorded times, if those that are diagnosed have others: paths are of these.
     pub at_their_times: Option<&'a [Message]>,
+    /// The messages that are looked into, if that was asked for before: of the same messages and options.
+    pub selection: Option<&'a Selection>,
 }
 
 /// As [`diagnose`], with more input, and also returns the cause of every owner in the cohorts, for drawing messages.
@@ -77,9 +79,11 @@ pub fn diagnose_with(
     let joined = inputs.against.map(|(_, other)| join(lifetimes, other, stacks));
     let lifetimes = joined.as_ref().map_or(lifetimes, |joined| &joined.lifetimes);
     let (mine, others) = lifetimes.messages.split_at(first);
-    let summary = Summary::new(lifetimes, mine, options, facts)?;
+    let selected = LazyCell::new(|| Selection::of(mine, options));
+    let selection = inputs.selection.unwrap_or_else(|| &selected);
+    let summary = Summary::new(lifetimes, mine, (options, selection), facts)?;
     let others = inputs.against.map(|_| ranked(others, options.leg));
-    let cohorts = Cohorts::of(&summary.ranked, others.as_deref(), options)?;
+    let cohorts = Cohorts::of(&selection.ranked, others.as_deref(), options)?;
 
     let analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
     let (mut causes, not_significant, cause_of_row) = analysis.causes(mine);
@@ -118,7 +122,8 @@ pub fn overview(
     facts: &RecordingFacts,
     why: &Error,
 ) -> Result<Diagnosis, Error> {
-    let summary = Summary::new(lifetimes, &lifetimes.messages, options, facts)?;
+    let selection = Selection::of(&lifetimes.messages, options);
+    let summary = Summary::new(lifetimes, &lifetimes.messages, (options, &selection), facts)?;
     let mut diagnosis = Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) };
     diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
@@ -129,33 +134,30 @@ pub fn overview(
 /// The results about a run's messages that need no comparison.
 struct Summary<'a> {
     lifetimes: &'a Lifetimes,
-    mine: &'a [Message],
     classification: Classification<'a>,
     counts: MessageCounts,
-    /// Complete messages by (latency, id).
-    ranked: Vec<(u64, u32)>,
+    selection: &'a Selection,
 }
 
 impl<'a> Summary<'a> {
     fn new(
         lifetimes: &'a Lifetimes,
-        mine: &'a [Message],
-        options: &'a Options,
+        mine: &[Message],
+        (options, selection): (&'a Options, &'a Selection),
         facts: &RecordingFacts,
     ) -> Result<Summary<'a>, Error> {
-        let ranked = ranked(mine, options.leg);
-        let counts = counts(lifetimes, mine, options.leg, ranked.len() as u64);
-        if ranked.is_empty() {
+        let counts = counts(lifetimes, mine, options.leg, selection.ranked.len() as u64);
+        if selection.ranked.is_empty() {
             return Err(nothing(lifetimes, options.leg, &counts, facts));
         }
         let classification = Classification::new(lifetimes, &options.categories);
-        Ok(Summary { lifetimes, mine, classification, counts, ranked })
+        Ok(Summary { lifetimes, classification, counts, selection })
     }
 
     /// A diagnosis without causes.
     fn diagnosis(&self, options: &Options, facts: &RecordingFacts) -> Diagnosis {
-        let (lifetimes, leg) = (self.lifetimes, options.leg);
-        let legs = legs::latencies(self.mine);
+        let (lifetimes, leg, ranked) = (self.lifetimes, options.leg, &self.selection.ranked[..]);
+        let legs = self.selection.latencies.percentiles();
         let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
         Diagnosis {
             schema: 1,
@@ -166,8 +168,8 @@ impl<'a> Summary<'a> {
             latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |of| of.latency_ns.clone()),
             legs,
             not_available: None,
-            typical: typical(lifetimes, &self.classification, options, &self.ranked),
-            slowest: slowest(lifetimes, &self.classification, leg, &self.ranked),
+            typical: typical(lifetimes, &self.classification, options, ranked),
+            slowest: slowest(lifetimes, &self.classification, leg, ranked),
             focus: empty(options.focus),
             reference: empty(options.reference),
             clusters: vec![],
@@ -208,7 +210,7 @@ fn no_faults(lifetimes: &Lifetimes, inputs: &Inputs<'_>, (slow, reference): (&Co
 struct Analysis<'a> {
     lifetimes: &'a Lifetimes,
     classification: &'a Classification<'a>,
-    ranked: &'a [(u64, u32)],
+    selection: &'a Selection,
     options: &'a Options,
     facts: &'a RecordingFacts,
     inputs: &'a Inputs<'a>,
@@ -232,12 +234,12 @@ impl<'a> Analysis<'a> {
         inputs: &'a Inputs<'a>,
         cohorts: &'a Cohorts,
     ) -> Analysis<'a> {
-        let Summary { lifetimes, classification, ranked, .. } = summary;
+        let Summary { lifetimes, classification, selection, .. } = summary;
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
         let no_faults = || no_faults(lifetimes, inputs, both, leg);
         let known = Known { same_run: inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: false };
-        let estimates = estimate(lifetimes, classification, options, &mut profile, both, ranked, known);
+        let estimates = estimate(lifetimes, classification, options, &mut profile, both, &selection.estimated, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
         let attribution = Attribution::new(lifetimes, leg, &profile, &rows, both, options.granularity_ns);
@@ -246,7 +248,7 @@ impl<'a> Analysis<'a> {
         Analysis {
             lifetimes,
             classification,
-            ranked,
+            selection,
             options,
             facts,
             inputs,
@@ -283,7 +285,7 @@ impl<'a> Analysis<'a> {
     fn causes(&self, mine: &[Message]) -> (Vec<Cause>, Vec<Cause>, Vec<usize>) {
         let total_ns = self.cohorts.deviation_ns();
         let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
-        let ahead = LazyCell::new(|| Ahead::new(mine));
+        let ahead = &self.selection.ahead;
         // For the whole focus, so the same for every row of head-of-line blocking.
         let deviations = self.rows.rounded(total_ns);
         let roots = || {
@@ -302,7 +304,7 @@ impl<'a> Analysis<'a> {
             }
             let leg = if to_be_received * 2.0 >= waited_ns { Leg::Receive } else { Leg::Service };
             let hit = (&focus.ids[..], waited_ns);
-            let queue = root::Queue { lifetimes, classification, granularity_ns, mine, ahead: &ahead, leg };
+            let queue = root::Queue { lifetimes, classification, granularity_ns, mine, ahead, leg };
             queue.roots(hit, reference, |held| self.costs_ahead(held, reference))
         };
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
@@ -310,7 +312,7 @@ impl<'a> Analysis<'a> {
             let mut cause = self.cause(i, deviation_ns);
             if cause.category == Category::HolBlocking {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
-                cause.ahead = Some(ahead_of(&cause, mine, &ahead, others, advisor.ahead()));
+                cause.ahead = Some(ahead_of(&cause, mine, ahead, others, advisor.ahead()));
                 if deviation_ns > 0 && !others {
                     cause.root = self.roots.get_or_init(roots).iter().map(|found| found.root.clone()).collect();
                 }
@@ -335,7 +337,7 @@ impl<'a> Analysis<'a> {
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
         let no_faults = || no_faults(self.lifetimes, self.inputs, (held, reference), Leg::Total);
         let known = Known { same_run: self.inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: true };
-        Costs::new(self.lifetimes, own, self.options, (held, reference), self.ranked, known)
+        Costs::new(self.lifetimes, own, self.options, (held, reference), &self.selection.estimated, known)
     }
 
     /// A row with its numbers.
@@ -460,7 +462,7 @@ impl<'a> Analysis<'a> {
             occurrences: &self.attribution.occurrences,
             cause_of_row,
             cohorts: self.cohorts.both(),
-            ranked: self.ranked,
+            ranked: &self.selection.ranked,
             path: self.inputs.path,
             same_run: self.inputs.against.is_none(),
         })

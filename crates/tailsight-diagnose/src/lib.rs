@@ -33,6 +33,7 @@ mod options;
 pub mod phases;
 mod queued;
 pub mod rows;
+mod selection;
 pub mod sent;
 pub mod show;
 pub mod stages;
@@ -48,6 +49,7 @@ pub use error::Error;
 pub use functions::sampled::PathOf;
 pub use model::Diagnosis;
 pub use options::{Options, RecordingFacts};
+pub use selection::Selection;
 
 /// Fewest messages that a slice must hold for a verdict.
 pub const MIN_MESSAGES: usize = 20;

@@ -163,6 +163,11 @@ fn queued_ns(lifetimes: &Lifetimes, leg: Leg, cohort: &[(u64, u32)]) -> u64 {
     queued[queued.len() / 2]
 }
 
+/// Of messages by (latency, id), those that are listed as the slowest, first of all the very slowest.
+pub(crate) fn slowest_of(ranked: &[(u64, u32)]) -> impl Iterator<Item = &(u64, u32)> {
+    ranked.iter().rev().take(SLOWEST)
+}
+
 /// The slowest messages, each with where its time went. `ranked`: all complete messages by (latency, id).
 pub fn slowest(
     lifetimes: &Lifetimes,
@@ -180,7 +185,7 @@ pub fn slowest(
         let flow = lifetimes.flows.get(of.flow as usize).map_or_else(String::new, |f| f.name.clone());
         SlowMessage { id, latency_ns, ahead: of.ahead, flow, parts }
     };
-    ranked.iter().rev().take(SLOWEST).map(one).collect()
+    slowest_of(ranked).map(one).collect()
 }
 
 #[cfg(test)]

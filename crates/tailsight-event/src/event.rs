@@ -55,6 +55,7 @@ macro_rules! kinds {
 
         impl Kind {
             /// The kind with this number, if this version knows it.
+            #[inline]
             pub fn from_u8(n: u8) -> Option<Kind> {
                 match n { $($num => Some(Kind::$variant),)* _ => None }
             }
@@ -264,6 +265,7 @@ pub const SOFTIRQS: &[&str] =
 
 impl Event {
     /// The event's kind, if this version knows it.
+    #[inline]
     pub fn kind(&self) -> Option<Kind> {
         Kind::from_u8(self.kind)
     }

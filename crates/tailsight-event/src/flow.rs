@@ -25,6 +25,7 @@ pub struct FlowKey {
 
 impl FlowKey {
     /// The flow of a network event.
+    #[inline]
     pub fn of(event: &Event) -> FlowKey {
         FlowKey { addrs: event.a, ports: event.b_lo(), proto: (event.aux & (flow_flags::V6 | flow_flags::UDP)) as u8 }
     }

@@ -75,6 +75,8 @@ pub struct Lifetimes {
     pub framing: Option<Framing>,
     /// How many of the NICs' time stamps could be used.
     pub nic: messages::nic::NicUse,
+    /// Which messages were divided into parts, by message; `None`: all.
+    divided: Option<Vec<bool>>,
     /// Parts of each leg (receive, service, transmit): message i owns `parts[leg][offsets[leg][i]..offsets[leg][i + 1]]`.
     parts: [Vec<Part>; 3],
     offsets: [Vec<u32>; 3],
@@ -86,8 +88,12 @@ pub struct Lifetimes {
 impl Lifetimes {
     /// The parts of one measured leg, without copying: they sum to [`Message::latency`] exactly. Empty when the leg
     /// was not seen, and for [`Leg::Total`] (go over [`LEGS`]).
+    ///
+    /// # Panics
+    /// When the message was not divided ([`Analysis::of_some`]): an empty list would be read as no time.
     #[inline]
     pub fn part_slice(&self, message: u32, leg: Leg) -> &[Part] {
+        assert!(self.is_divided(message), "message {message} was not divided into parts");
         let l = match leg {
             Leg::Receive => 0,
             Leg::Service => 1,
@@ -96,6 +102,12 @@ impl Lifetimes {
         };
         let (o, i) = (&self.offsets[l], message as usize);
         &self.parts[l][o[i] as usize..o[i + 1] as usize]
+    }
+
+    /// Whether a message was divided into parts.
+    #[inline]
+    pub fn is_divided(&self, message: u32) -> bool {
+        self.divided.as_ref().is_none_or(|divided| divided[message as usize])
     }
 
     /// The parts of a message's leg; for [`Leg::Total`] those of the three legs, one after the other (an owner may
@@ -145,6 +157,12 @@ impl Lifetimes {
         }
         out
     }
+}
+
+/// The pass over events in memory.
+fn scanned(facts: &RunContext, cpus: &[CpuEvents]) -> Scan {
+    let scan = scan::scan(facts, input::merge::in_memory(cpus).iter_mut());
+    scan.expect("events in memory are read without errors")
 }
 
 /// Lifetimes together with the timelines they came from, for paths on demand.
@@ -214,26 +232,40 @@ impl Analysis {
     /// # Errors
     /// Those of [`Run::events`].
     pub fn of(run: &mut Run) -> Result<Analysis, Error> {
+        Analysis::read(run, |_| None)
+    }
+
+    /// As [`Analysis::of`], but only some messages are divided into parts: which ones, `wanted` says of all of them. In these, stages are
+    /// known but for those that follow from the timelines of threads ([`messages::stages`]). A run of many messages is read in a fraction
+    /// of the time so. Paths are there for all.
+    ///
+    /// # Errors
+    /// Those of [`Run::events`].
+    pub fn of_some(run: &mut Run, wanted: impl FnOnce(&[Message]) -> Vec<bool>) -> Result<Analysis, Error> {
+        Analysis::read(run, |messages| Some(wanted(messages)))
+    }
+
+    fn read(run: &mut Run, wanted: impl FnOnce(&[Message]) -> Option<Vec<bool>>) -> Result<Analysis, Error> {
         let facts = RunContext::of(run);
         let mut streams = run.streams()?;
-        let scanned = reading_ahead(&mut streams, |mut ahead| scan::scan(&facts, ahead.iter_mut()));
-        match scanned {
+        let scan = match reading_ahead(&mut streams, |mut ahead| scan::scan(&facts, ahead.iter_mut())) {
             Ok(scan) => {
                 run.conclude(&streams);
-                Ok(Analysis::from_scan(&facts, scan))
+                scan
             }
-            Err(Error::OutOfOrder { .. }) => Ok(Analysis::build(&facts, &run.events()?)),
-            Err(error) => Err(error),
-        }
+            Err(Error::OutOfOrder { .. }) => scanned(&facts, &run.events()?),
+            Err(error) => return Err(error),
+        };
+        let wanted = wanted(&scan.messages);
+        Ok(Analysis::from_scan(&facts, scan, wanted))
     }
 
     /// Builds every lifetime from events in memory.
     pub fn build(facts: &RunContext, cpus: &[CpuEvents]) -> Analysis {
-        let scan = scan::scan(facts, input::merge::in_memory(cpus).iter_mut());
-        Analysis::from_scan(facts, scan.expect("events in memory are read without errors"))
+        Analysis::from_scan(facts, scanned(facts, cpus), None)
     }
 
-    fn from_scan(facts: &RunContext, mut scan: Scan) -> Analysis {
+    fn from_scan(facts: &RunContext, mut scan: Scan, divided: Option<Vec<bool>>) -> Analysis {
         let mut owners = Owners::default();
         let mut lifetimes = Lifetimes {
             app: facts.app.clone(),
@@ -255,7 +287,8 @@ impl Analysis {
             }
             lifetimes.symbols.append(&mut scan.peers.names);
         }
-        Legs { parts: lifetimes.parts, offsets: lifetimes.offsets } = Legs::of(&scan, &mut owners);
+        let legs = Legs::of(&scan, divided.as_deref(), &mut owners);
+        (lifetimes.parts, lifetimes.offsets, lifetimes.divided) = (legs.parts, legs.offsets, divided);
         lifetimes.sent_offsets.push(0);
         let mut partition = Partition::within(scan.start_ns, scan.end_ns);
         for (sent, extra) in &scan.sent {

@@ -21,6 +21,7 @@ mod cli_load;
 mod cli_symbolise;
 mod cli_view;
 mod commands;
+mod memory;
 mod page;
 mod pipeline;
 mod reference;
@@ -31,6 +32,9 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 use cli::{Cli, Command};
+
+#[global_allocator]
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 /// The results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,14 +4,16 @@ use std::path::Path;
 
 use anyhow::Context;
 use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
+use tailsight_diagnose::cohorts::legs::Latencies;
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::ideal::Named;
-use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf};
-use tailsight_lifetime::{Analysis, Incomplete, Leg, PathPart};
+use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf, Selection};
+use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart};
 use tailsight_trace::Run;
 
 use crate::Exit;
 use crate::cli_common::Question;
+use crate::memory;
 
 /// An opened run with its lifetimes.
 pub struct Opened {
@@ -21,11 +23,42 @@ pub struct Opened {
     pub analysis: Analysis,
 }
 
+impl Opened {
+    /// The latencies of its messages.
+    pub fn latencies(&self) -> Latencies {
+        Latencies::of(&self.analysis.lifetimes.messages)
+    }
+}
+
 /// Opens a run and builds its lifetimes. Says on standard error when the run is not whole.
 pub fn open(path: &Path) -> anyhow::Result<Opened> {
-    reuse_memory();
+    opened_by(path, Analysis::of)
+}
+
+/// As [`open`], for one diagnosis without more than the causes: messages that it does not look into are not divided. With the options that
+/// it has ([`chosen`]), and its messages.
+pub fn open_for(path: &Path, question: &Question, options: Options) -> anyhow::Result<(Opened, Options, Selection)> {
+    let mut asked = None;
+    let divide = |messages: &[Message]| {
+        let latencies = Latencies::of(messages);
+        let options = chosen(options, Some(question), &latencies, None);
+        let selection = Selection::with(messages, latencies, &options);
+        let read = selection.read(messages, &options);
+        asked = Some((options, selection));
+        read
+    };
+    let opened = opened_by(path, |run| Analysis::of_some(run, divide))?;
+    let (options, selection) = asked.context("the messages of the run were not looked at")?;
+    Ok((opened, options, selection))
+}
+
+fn opened_by(
+    path: &Path,
+    analyse: impl FnOnce(&mut Run) -> Result<Analysis, tailsight_trace::Error>,
+) -> anyhow::Result<Opened> {
+    memory::reuse_memory();
     let mut run = Run::open(path)?;
-    let analysis = Analysis::of(&mut run)?;
+    let analysis = analyse(&mut run)?;
     for note in &run.notes {
         say!("note: {note}");
     }
@@ -34,18 +67,6 @@ pub fn open(path: &Path) -> anyhow::Result<Opened> {
         say!("note: {state} run: {why}");
     }
     Ok(Opened { run, analysis })
-}
-
-/// Lets the allocator keep what is freed. By default it gives each decoded batch back to the kernel, which then clears the
-/// same pages again for the next one: a tenth of the time of a diagnosis. Tables of several MiB still go back, and grow
-/// without being copied.
-fn reuse_memory() {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt changes parameters of the allocator under its own lock; these may be set at any time.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 4 << 20);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 256 << 20);
-    }
 }
 
 /// The options of a question. Fails on a slice or a table that cannot be used.
@@ -79,18 +100,20 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
 
 /// The options with what only the messages tell: the leg that is explained when none was asked for, and a focus and a
 /// reference that are wide enough where those of the default hold too few messages. What was chosen is among the remarks.
-pub fn chosen(options: Options, question: Option<&Question>, opened: &Opened, against: Option<&Opened>) -> Options {
-    let messages = &opened.analysis.lifetimes.messages;
+pub fn chosen(
+    options: Options,
+    question: Option<&Question>,
+    latencies: &Latencies,
+    against: Option<&Latencies>,
+) -> Options {
     let (leg, why) = match question.and_then(|q| q.leg) {
         Some(leg) => (leg, None),
-        None => tailsight_diagnose::cohorts::legs::usual(messages),
+        None => tailsight_diagnose::cohorts::legs::usual(latencies),
     };
     let mut options = Options { leg, ..options };
     options.remarks.extend(why);
-    let complete =
-        |opened: &Opened| opened.analysis.lifetimes.messages.iter().filter(|m| m.latency(leg).is_some()).count();
-    let n = complete(opened);
-    let least = against.map_or(n, |other| n.min(complete(other)));
+    let n = latencies.of_leg(leg).len();
+    let least = against.map_or(n, |other| n.min(other.of_leg(leg).len()));
     if question.is_none_or(|q| q.focus.is_none())
         && let Some(wide) = widened(least, options.focus)
     {
@@ -217,6 +240,16 @@ pub fn diagnose_against(
     options: &Options,
     against: Option<&Opened>,
 ) -> anyhow::Result<(Diagnosis, CauseOf)> {
+    diagnose_selected(opened, options, against, None)
+}
+
+/// As [`diagnose_against`], of messages that were selected as the run was opened ([`open_for`]).
+pub fn diagnose_selected(
+    opened: &Opened,
+    options: &Options,
+    against: Option<&Opened>,
+    selection: Option<&Selection>,
+) -> anyhow::Result<(Diagnosis, CauseOf)> {
     for run in std::iter::once(opened).chain(against) {
         let lifetimes = &run.analysis.lifetimes;
         let lost = lifetimes.incomplete.get(&Incomplete::EventsLost).copied().unwrap_or(0);
@@ -235,6 +268,7 @@ pub fn diagnose_against(
         samples: Some(&opened.run.samples),
         against_samples: against.map(|other| (&other.run.samples, &other_path as PathOf<'_>)),
         at_their_times: None,
+        selection,
     };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
@@ -282,6 +316,7 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
         samples: Some(&opened.run.samples),
         against_samples: None,
         at_their_times: Some(&opened.analysis.lifetimes.messages),
+        selection: None,
     };
     let (peeled, _) = tailsight_diagnose::diagnose_with(&lifetimes, options, &facts, &inputs)?;
     Ok(Diagnosis { without: Some(without), ..peeled })

@@ -10,33 +10,51 @@ use tailsight_lifetime::{LEGS, Leg, Message};
 use crate::cohorts::focus::percentiles;
 use crate::model::LegLatency;
 
-/// The latencies of a leg, of the messages that have it complete.
-fn complete(messages: &[Message], leg: Leg) -> Vec<u64> {
-    messages.iter().filter_map(|m| m.latency(leg)).collect()
-}
+/// The latencies of every leg, ns, of the messages that have it complete, in their order. Messages are a large table, so they are gone over
+/// once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies([Vec<u64>; Leg::ALL.len()]);
 
-/// Every leg's latency by its name; a leg that no message has complete is there with 0 messages.
-pub fn latencies(messages: &[Message]) -> BTreeMap<String, LegLatency> {
-    let one = |leg: Leg| {
-        let mut latencies = complete(messages, leg);
-        let latency_ns = percentiles(&mut latencies);
-        (leg.name().to_owned(), LegLatency { messages: latencies.len() as u64, latency_ns })
-    };
-    Leg::ALL.into_iter().map(one).collect()
+impl Latencies {
+    /// Of these messages.
+    pub fn of(messages: &[Message]) -> Latencies {
+        let mut of = Leg::ALL.map(|_| Vec::with_capacity(messages.len()));
+        for m in messages {
+            let legs = of.iter_mut().zip(Leg::ALL);
+            legs.for_each(|(of, leg)| of.extend(m.latency(leg)));
+        }
+        Latencies(of)
+    }
+
+    /// Those of a leg.
+    pub fn of_leg(&self, leg: Leg) -> &[u64] {
+        let at = Leg::ALL.iter().position(|one| *one == leg);
+        at.map_or(&[], |at| &self.0[at])
+    }
+
+    /// Every leg's percentiles by its name; a leg that no message has complete is there with 0 messages.
+    pub fn percentiles(&self) -> BTreeMap<String, LegLatency> {
+        let one = |leg: Leg| {
+            let mut latencies = self.of_leg(leg).to_vec();
+            let latency_ns = percentiles(&mut latencies);
+            (leg.name().to_owned(), LegLatency { messages: latencies.len() as u64, latency_ns })
+        };
+        Leg::ALL.into_iter().map(one).collect()
+    }
 }
 
 /// The leg to explain when none was asked for, and why it is not the total, when it is not: where most messages that were
 /// received have no complete total (nothing is replied to them, or not to each), the leg that takes longest (by the median)
 /// of those that most of them have complete.
-pub fn usual(messages: &[Message]) -> (Leg, Option<String>) {
-    let counted = |leg: Leg| messages.iter().filter(|m| m.latency(leg).is_some()).count();
+pub fn usual(latencies: &Latencies) -> (Leg, Option<String>) {
+    let counted = |leg: Leg| latencies.of_leg(leg).len();
     let (received, answered) = (counted(Leg::Receive), counted(Leg::Total));
     if answered * 2 > received || received == 0 {
         return (Leg::Total, None);
     }
     let most = LEGS.into_iter().filter(|&leg| counted(leg) * 2 > received);
     let median = |leg: Leg| {
-        let mut latencies = complete(messages, leg);
+        let mut latencies = latencies.of_leg(leg).to_vec();
         let middle = latencies.len() / 2;
         (!latencies.is_empty()).then(|| *latencies.select_nth_unstable(middle).1)
     };
@@ -68,29 +86,29 @@ mod tests {
     #[test]
     fn the_total_is_explained_when_most_messages_are_answered() {
         let messages: Vec<Message> = (0..100).map(|i| message(i, i < 51)).collect();
-        assert_eq!(usual(&messages), (Leg::Total, None));
-        assert_eq!(usual(&[]), (Leg::Total, None));
+        assert_eq!(usual(&Latencies::of(&messages)), (Leg::Total, None));
+        assert_eq!(usual(&Latencies::default()), (Leg::Total, None));
     }
 
     /// One-way UDP and subscribers: nothing is answered, and the default had no message to explain.
     #[test]
     fn what_is_not_answered_is_explained_as_far_as_it_goes() {
         let messages: Vec<Message> = (0..100).map(|i| message(i, i < 50)).collect();
-        let (leg, why) = usual(&messages);
+        let (leg, why) = usual(&Latencies::of(&messages));
         assert_eq!(leg, Leg::Receive);
         let why = why.expect("a reason");
         assert!(why.contains("50 of 100 received messages") && why.contains("--leg total"), "{why}");
-        let (leg, why) = usual(&(0..10).map(|i| message(i, false)).collect::<Vec<_>>());
+        let (leg, why) = usual(&Latencies::of(&(0..10).map(|i| message(i, false)).collect::<Vec<_>>()));
         assert!(leg == Leg::Receive && why.is_some_and(|w| !w.contains("--leg total")));
         // Sent, but the hand-over to the driver was never seen: the service leg is complete, and longer.
         let cut: Vec<Message> = (0..10).map(|i| Message { xmit_ns: 0, ..message(i, true) }).collect();
-        assert_eq!(usual(&cut).0, Leg::Service);
+        assert_eq!(usual(&Latencies::of(&cut)).0, Leg::Service);
     }
 
     #[test]
     fn every_leg_has_its_percentiles() {
         let messages: Vec<Message> = (0..200).map(|i| message(i, i < 150)).collect();
-        let legs = latencies(&messages);
+        let legs = Latencies::of(&messages).percentiles();
         let of = |leg: &str, key: &str| legs[leg].latency_ns.get(key).copied();
         assert_eq!(legs.len(), 4);
         assert_eq!((legs["receive"].messages, of("receive", "p50")), (200, Some(100)));

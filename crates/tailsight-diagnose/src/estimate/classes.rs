@@ -16,17 +16,65 @@ use crate::rows::profile::{Derived, Profile};
 
 /// Fewest messages of a class that say what is usual for it.
 const FEWEST: usize = 40;
+/// Most messages of a class's middle that are looked at.
+const MOST: usize = 400;
 /// A class differs when its mean is so many standard errors off: with hundreds of classes two would not do.
 const ERRORS: f64 = 4.0;
 
 /// What classes are formed by: its name, the class of a message, the words for a class.
-type Key = (&'static str, fn(&Lifetimes, &Message) -> u32, fn(&Lifetimes, u32) -> String);
+pub(crate) type Key = (&'static str, fn(&Message) -> u32, fn(&Lifetimes, u32) -> String);
 
-const KEYS: [Key; 3] = [
-    ("class", |_, m| u32::from(m.class), |l, c| l.classes.get(c as usize).map_or(c.to_string(), |c| c.name.clone())),
-    ("size", |_, m| 32 - m.bytes.saturating_sub(1).leading_zeros(), |_, c| format!("of up to {} bytes", 1u64 << c)),
-    ("connection", |_, m| m.flow, |l, c| l.flows.get(c as usize).map_or(c.to_string(), |f| format!("on {}", f.name))),
+/// The candidates, the coarsest first.
+pub(crate) const KEYS: [Key; 3] = [
+    ("class", |m| u32::from(m.class), |l, c| l.classes.get(c as usize).map_or(c.to_string(), |c| c.name.clone())),
+    ("size", |m| 32 - m.bytes.saturating_sub(1).leading_zeros(), |_, c| format!("of up to {} bytes", 1u64 << c)),
+    ("connection", |m| m.flow, |l, c| l.flows.get(c as usize).map_or(c.to_string(), |f| format!("on {}", f.name))),
 ];
+
+/// The messages that say what is usual for the classes of a key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Usual {
+    /// Each class that has enough messages, with the middle of them by latency, or an even part of that. None where all messages are of one
+    /// class.
+    of: Vec<(u32, Vec<u32>)>,
+}
+
+impl Usual {
+    /// All of the messages.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.of.iter().flat_map(|(_, ids)| ids).copied()
+    }
+}
+
+/// The messages that say what is usual, by key. `ranked`: all complete messages by (latency, id).
+pub(crate) fn usual(messages: &[Message], ranked: &[(u64, u32)]) -> [Usual; KEYS.len()] {
+    let classes: Vec<[u32; KEYS.len()]> = messages.iter().map(|m| KEYS.map(|(_, class_of, _)| class_of(m))).collect();
+    std::array::from_fn(|key| {
+        let class = |id: u32| classes[id as usize][key];
+        let first = ranked.first().map(|&(_, id)| class(id));
+        if ranked.iter().all(|&(_, id)| Some(class(id)) == first) {
+            return Usual::default();
+        }
+        // Within a class by latency, since the ranks are.
+        let mut members: Vec<Vec<u32>> = vec![];
+        for &(_, id) in ranked {
+            let class = class(id) as usize;
+            if class >= members.len() {
+                members.resize(class + 1, vec![]);
+            }
+            members[class].push(id);
+        }
+        let of = (0..).zip(&members).filter(|(_, ids)| ids.len() >= FEWEST);
+        Usual { of: of.map(|(class, ids)| (class, middle(ids))).collect() }
+    })
+}
+
+/// The middle of the messages of a class, or an even part of it.
+fn middle(ids: &[u32]) -> Vec<u32> {
+    let middle = &ids[ids.len() * 4 / 10..ids.len() * 6 / 10];
+    let n = middle.len().min(MOST);
+    (0..n).map(|i| middle[i * middle.len() / n]).collect()
+}
 
 struct Found {
     what: &'static str,
@@ -35,15 +83,15 @@ struct Found {
     /// Over the focus, ns a message.
     effect: f64,
     name: String,
-    class_of: fn(&Lifetimes, &Message) -> u32,
+    class_of: fn(&Message) -> u32,
 }
 
 /// Moves what the focus's classes cost beyond what is usual for all to a row of its own; what the classes are formed by.
 pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static str> {
     let mut best: Option<Found> = None;
     let usual = stats(of, &of.cohorts.1.ids);
-    for key in KEYS {
-        if let Some(found) = difference(of, key, usual)
+    for (key, classes) in KEYS.into_iter().zip(&of.estimated.classes) {
+        if let Some(found) = difference(of, key, classes, usual)
             // A finer key must explain clearly more than a coarser one.
             && best.as_ref().is_none_or(|b| found.effect > 1.2 * b.effect)
         {
@@ -63,7 +111,7 @@ pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static 
         inferred: false,
     });
     for &id in &of.cohorts.0.ids {
-        let class = (best.class_of)(of.lifetimes, &of.lifetimes.messages[id as usize]);
+        let class = (best.class_of)(&of.lifetimes.messages[id as usize]);
         let ns = best.beyond.get(&class).copied().unwrap_or(0);
         if ns != 0 {
             profile.shift(true, id, &of.moves(id, ns, to), 1);
@@ -73,28 +121,11 @@ pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static 
 }
 
 /// `usual`: the own work of the reference, and its standard error.
-fn difference(of: &OwnTime<'_>, (what, class_of, words): Key, usual: (f64, f64)) -> Option<Found> {
+fn difference(of: &OwnTime<'_>, (what, class_of, words): Key, classes: &Usual, usual: (f64, f64)) -> Option<Found> {
     let (lifetimes, options, focus) = (of.lifetimes, of.options, of.cohorts.0);
-    let classes: Vec<u32> = lifetimes.messages.iter().map(|m| class_of(lifetimes, m)).collect();
-    let class = |id: u32| classes[id as usize];
-    let first = of.ranked.first().map(|&(_, id)| class(id));
-    if of.ranked.iter().all(|&(_, id)| Some(class(id)) == first) {
-        return None;
-    }
-    // A part of the messages of every class is asked for, in no order: one pass over all is faster.
-    of.own.each(lifetimes);
-    // Within a class by latency, since the ranks are.
-    let mut members: Vec<Vec<u32>> = vec![];
-    for &(_, id) in of.ranked {
-        let class = class(id) as usize;
-        if class >= members.len() {
-            members.resize(class + 1, vec![]);
-        }
-        members[class].push(id);
-    }
+    let class = |id: u32| class_of(&lifetimes.messages[id as usize]);
     let mut beyond = BTreeMap::new();
-    for (class, ids) in (0..).zip(&members).filter(|(_, ids)| ids.len() >= FEWEST) {
-        let middle = &ids[ids.len() * 4 / 10..ids.len() * 6 / 10];
+    for &(class, ref middle) in &classes.of {
         let (its, error) = stats(of, middle);
         let by = its - usual.0;
         let noise = ERRORS * (error * error + usual.1 * usual.1).sqrt();

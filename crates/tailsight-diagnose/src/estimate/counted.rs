@@ -76,15 +76,16 @@ impl Counter {
     }
 
     /// How often the kernel's migration thread took a message's thread from its core: on the other core it finds cold caches,
-    /// which no event tells. And interrupts by other cores that began while a message's own thread worked for it.
-    pub fn migrations_and_interrupts(lifetimes: &Lifetimes, leg: Leg) -> [Counter; 2] {
+    /// which no event tells. And interrupts by other cores that began while a message's own thread worked for it. Counted of the
+    /// messages that are `asked` for; how many are usual, `everyone` tells.
+    pub fn migrations_and_interrupts(lifetimes: &Lifetimes, leg: Leg, asked: &[u32], everyone: &[u32]) -> [Counter; 2] {
         let migrates = |o: &Owner| match &o.context {
             Context::Foreign { comm, kernel: true } => o.frames.is_empty() && comm.starts_with("migration/"),
             _ => false,
         };
         let from_others = |f: &Frame| matches!(f, Frame::Vector { which } if FROM_OTHER_CORES.contains(which));
         let interrupts = |o: &Owner| o.context == Context::Own && o.frames.last().is_some_and(from_others);
-        let [migrations, interrupts] = events(lifetimes, leg, [&migrates, &interrupts]);
+        let [migrations, interrupts] = events(lifetimes, leg, (asked, everyone), [&migrates, &interrupts]);
         [
             Counter {
                 counts: migrations.0,
@@ -128,11 +129,12 @@ impl Counter {
 /// Reschedule, call-function and call-function-single, of [`tailsight_trace::event::VECTORS`].
 const FROM_OTHER_CORES: [u16; 3] = [1, 2, 3];
 
-/// For each kind of owner: how many of its parts began in each message; and the same where that is more than chance explains at
-/// the rate at which all messages together met them, none elsewhere. Empty for a kind that does not occur.
+/// For each kind of owner: how many of its parts began in each message that is asked for; and the same where that is more than chance
+/// explains at the rate at which everyone together met them, none elsewhere. Empty for a kind that does not occur.
 fn events<const N: usize>(
     lifetimes: &Lifetimes,
     leg: Leg,
+    (asked, everyone): (&[u32], &[u32]),
     kinds: [&dyn Fn(&Owner) -> bool; N],
 ) -> [(Vec<u32>, Vec<u32>); N] {
     let owners = &lifetimes.owners;
@@ -145,19 +147,20 @@ fn events<const N: usize>(
     }
     let own: Vec<bool> = owners.iter().map(|o| o.context == Context::Own).collect();
     let mut worked_ns = vec![0_u64; messages];
-    for (id, worked_ns) in worked_ns.iter_mut().enumerate() {
-        each_part(lifetimes, id as u32, leg, |_, part| {
+    for &id in asked {
+        each_part(lifetimes, id, leg, |_, part| {
             if let Some(kind) = kind_of[part.owner as usize] {
-                counts[kind][id] += u32::from(part.count);
+                counts[kind][id as usize] += u32::from(part.count);
             }
             if own[part.owner as usize] {
-                *worked_ns += part.ns;
+                worked_ns[id as usize] += part.ns;
             }
         });
     }
-    let all_ns = worked_ns.iter().sum::<u64>().max(1) as f64;
+    let all_ns = everyone.iter().map(|&id| worked_ns[id as usize]).sum::<u64>().max(1) as f64;
     counts.map(|counts| {
-        let rate = counts.iter().map(|&count| u64::from(count)).sum::<u64>() as f64 / all_ns;
+        let count = |&id: &u32| u64::from(counts.get(id as usize).copied().unwrap_or(0));
+        let rate = everyone.iter().map(count).sum::<u64>() as f64 / all_ns;
         let unusual = |(&count, &ns): (&u32, &u64)| if plausible(count, rate * ns as f64) { 0 } else { count };
         let unusual = counts.iter().zip(&worked_ns).map(unusual).collect();
         (counts, unusual)
@@ -287,15 +290,11 @@ impl Cost {
 /// counter is left with the numbers of those messages only that met more events than is plausible.
 pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let (focus, reference) = of.cohorts;
-    let everyone: Vec<u32> = of.ranked.iter().map(|r| r.1).collect();
+    let everyone = &of.estimated.everyone;
     let mut found = line(of, counter);
-    if found.is_some() {
-        // From here on all of them are asked for, and more than once.
-        of.own.each(of.lifetimes);
-    }
     if let Some(unusual) = counter.unusual.take()
         && let Some((slope_ns, _)) = found
-        && is_of_length(slope_ns, counter.most_ns, || by_length(&points(of, counter, &everyone)))
+        && is_of_length(slope_ns, counter.most_ns, || by_length(&points(of, counter, everyone)))
     {
         counter.counts = unusual;
         found = line(of, counter);
@@ -305,9 +304,7 @@ pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let count = |id: u32| f64::from(counter.of(id));
     let excess = match of.known.chosen_by_work {
         true => Excess::default(),
-        false => {
-            Excess::of(&points(of, counter, &everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0)
-        }
+        false => Excess::of(&points(of, counter, everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0),
     };
     let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
     let moved = |cost: &Cost| {
@@ -346,7 +343,7 @@ fn line(of: &OwnTime<'_>, counter: &Counter) -> Option<(f64, [f64; 2])> {
     };
     let mut in_focus = vec![false; of.lifetimes.messages.len()];
     focus.ids.iter().for_each(|&id| in_focus[id as usize] = true);
-    let everyone = || of.complete.iter().copied();
+    let everyone = || of.estimated.everyone.iter().copied();
     fit(&mut everyone().filter(|&id| !in_focus[id as usize])).or_else(|| fit(&mut everyone()))
 }
 

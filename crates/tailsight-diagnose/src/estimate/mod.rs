@@ -9,8 +9,6 @@ pub mod classes;
 pub mod counted;
 pub mod later_arrivals;
 
-use std::sync::OnceLock;
-
 use rayon::prelude::*;
 use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Role};
 
@@ -19,6 +17,7 @@ use crate::cause::Category;
 use crate::cohorts::Cohort;
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Move, Profile, Slot, Source, slot, slot_of};
+use crate::selection::Estimated;
 use counted::{Cost, Counter};
 
 /// Where a message's own work is: slots of its own context that count to app-processing.
@@ -28,8 +27,8 @@ pub struct OwnWork {
     leg: Leg,
     /// The legs that have such slots, as indices into [`LEGS`]: in the others there is nothing to look for.
     segments: Vec<usize>,
-    /// What each message has of it, ns; looked at when all messages are asked for.
-    each: OnceLock<Vec<i64>>,
+    /// What messages have of it, ns, by message, of those that were looked at together; [`NOT_LOOKED_AT`] of others.
+    each: Vec<i64>,
 }
 
 impl OwnWork {
@@ -47,7 +46,7 @@ impl OwnWork {
         let has = |segment: &usize| slots[slot_of(owners, *segment, Role::R, 0)..][..2 * owners].contains(&true);
         let asked = |segment: &usize| leg == LEGS[*segment] || leg == Leg::Total;
         let segments = (0..LEGS.len()).filter(asked).filter(has).collect();
-        OwnWork { slots, owners, leg, segments, each: OnceLock::new() }
+        OwnWork { slots, owners, leg, segments, each: vec![] }
     }
 
     /// A message's parts that are own work: slot and ns.
@@ -65,15 +64,17 @@ impl OwnWork {
         out
     }
 
-    /// Every message's own work, ns.
-    pub fn each(&self, lifetimes: &Lifetimes) -> &[i64] {
-        let every = 0..lifetimes.messages.len() as u32;
-        self.each.get_or_init(|| every.into_par_iter().map(|id| self.sum(lifetimes, id)).collect())
+    /// Looks at these messages, so that each is looked at once however often it is asked for.
+    fn look_at(&mut self, lifetimes: &Lifetimes, ids: &[u32]) {
+        let of: Vec<i64> = ids.par_iter().with_min_len(1024).map(|&id| self.sum(lifetimes, id)).collect();
+        self.each.resize(lifetimes.messages.len(), NOT_LOOKED_AT);
+        ids.iter().zip(of).for_each(|(&id, ns)| self.each[id as usize] = ns);
     }
 
     /// A message's own work, ns.
     pub fn ns(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
-        self.each.get().map_or_else(|| self.sum(lifetimes, id), |each| each[id as usize])
+        let seen = self.each.get(id as usize).copied().filter(|ns| *ns != NOT_LOOKED_AT);
+        seen.unwrap_or_else(|| self.sum(lifetimes, id))
     }
 
     fn sum(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
@@ -105,6 +106,9 @@ impl OwnWork {
     }
 }
 
+/// No time that a message has.
+const NOT_LOOKED_AT: i64 = i64::MIN;
+
 /// What was estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
@@ -133,10 +137,8 @@ struct OwnTime<'a> {
     options: &'a Options,
     own: &'a OwnWork,
     cohorts: (&'a Cohort, &'a Cohort),
-    /// All complete messages by (latency, id).
-    ranked: &'a [(u64, u32)],
-    /// Their ids, in order of arrival.
-    complete: &'a [u32],
+    /// What it is made of.
+    estimated: &'a Estimated,
     /// What was moved from it before, by message, ns.
     moved: &'a [i64],
     /// The deviation of what is left, ns.
@@ -157,24 +159,23 @@ impl OwnTime<'_> {
 }
 
 /// Moves the cost of events without a duration, one kind after the other, then the difference between classes of requests.
-/// `ranked`: all complete messages by (latency, id).
 pub fn estimate(
     lifetimes: &Lifetimes,
     classification: &Classification<'_>,
     options: &Options,
     profile: &mut Profile,
     cohorts: (&Cohort, &Cohort),
-    ranked: &[(u64, u32)],
+    estimated: &Estimated,
     known: Known<'_>,
 ) -> Estimates {
     let own = OwnWork::new(lifetimes, classification, profile, options.leg);
-    let costs = Costs::new(lifetimes, own, options, cohorts, ranked, known);
+    let costs = Costs::new(lifetimes, own, options, cohorts, estimated, known);
     costs.apply(lifetimes, profile, cohorts);
     let deviation = costs.left(lifetimes, cohorts);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
     let classes = (known.same_run && deviation > options.granularity_ns as f64).then(|| {
-        let Costs { own, complete, moved, .. } = &costs;
-        let of = OwnTime { lifetimes, options, own, cohorts, ranked, complete, moved, deviation, known };
+        let Costs { own, moved, .. } = &costs;
+        let of = OwnTime { lifetimes, options, own, cohorts, estimated, moved, deviation, known };
         classes::apply(&of, profile)
     });
     let costs = costs.of.into_iter().map(|(counter, cost)| (counter.note, cost)).collect();
@@ -184,51 +185,51 @@ pub fn estimate(
 /// Kinds of events without a duration with what one costs, and the own work that it is taken from.
 pub struct Costs {
     own: OwnWork,
-    /// All complete messages, in order of arrival.
-    complete: Vec<u32>,
     /// In the order in which they are taken from own work.
     of: Vec<(Counter, Cost)>,
-    /// What all of them take from a message's own work, ns.
+    /// What all of them take from a message's own work, ns, of the messages of the cohorts and those that the estimate is made of.
     moved: Vec<i64>,
 }
 
 impl Costs {
-    /// Of the own work that the first cohort has more of than the second; none where it has no more. `ranked`: all complete messages
-    /// by (latency, id).
+    /// Of the own work that the first cohort has more of than the second; none where it has no more.
     pub fn new(
         lifetimes: &Lifetimes,
         own: OwnWork,
         options: &Options,
         cohorts: (&Cohort, &Cohort),
-        ranked: &[(u64, u32)],
+        estimated: &Estimated,
         known: Known<'_>,
     ) -> Costs {
-        let mut costs = Costs { own, complete: vec![], of: vec![], moved: vec![] };
+        let mut costs = Costs { own, of: vec![], moved: vec![] };
         let matters = |deviation: f64| deviation > options.granularity_ns as f64;
         if !matters(costs.left(lifetimes, cohorts)) {
             return costs;
         }
         costs.moved = vec![0; lifetimes.messages.len()];
-        let mut is_complete = vec![false; lifetimes.messages.len()];
-        ranked.iter().for_each(|&(_, id)| is_complete[id as usize] = true);
-        costs.complete = (0..).zip(is_complete).filter(|(_, is)| *is).map(|(id, _)| id).collect();
+        let both = cohorts.0.ids.iter().chain(&cohorts.1.ids).copied();
+        let mut asked: Vec<u32> = both.chain(estimated.ids()).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        costs.own.look_at(lifetimes, &asked);
         let leg = costs.own.leg;
         let faults = matches!(leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
         // A migration brings interrupts with it: it comes first.
-        for mut counter in faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, leg)) {
+        for mut counter in
+            faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, leg, &asked, &estimated.everyone))
+        {
             let deviation = costs.left(lifetimes, cohorts);
             if !matters(deviation) {
                 break;
             }
-            let Costs { own, complete, moved, .. } = &costs;
-            let of = OwnTime { lifetimes, options, own, cohorts, ranked, complete, moved, deviation, known };
+            let Costs { own, moved, .. } = &costs;
+            let of = OwnTime { lifetimes, options, own, cohorts, estimated, moved, deviation, known };
             if let Some(cost) = counted::cost(&of, &mut counter)
                 && !(counter.category == Category::Paging && (known.no_faults)())
             {
-                for (id, moved) in (0..).zip(&mut costs.moved) {
-                    if counter.counts.get(id as usize).is_some_and(|&count| count > 0) {
-                        *moved += cost.of(&counter, id, costs.own.ns(lifetimes, id) - *moved);
-                    }
+                for &id in asked.iter().filter(|&&id| counter.of(id) > 0) {
+                    let moved = &mut costs.moved[id as usize];
+                    *moved += cost.of(&counter, id, costs.own.ns(lifetimes, id) - *moved);
                 }
                 costs.of.push((counter, cost));
             }

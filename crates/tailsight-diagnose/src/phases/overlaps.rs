@@ -26,9 +26,11 @@ pub struct Ahead {
 impl Ahead {
     /// Sorts all messages by thread and receive call.
     pub fn new(messages: &[Message]) -> Ahead {
+        let received = messages.iter().filter(|m| m.recv_ns != 0);
         let mut by_thread: BTreeMap<u32, Vec<(u64, u32)>> = BTreeMap::new();
-        for m in messages.iter().filter(|m| m.recv_ns != 0) {
-            by_thread.entry(m.tid).or_default().push((m.recv_ns, m.id));
+        // Messages of one thread follow one another.
+        for of_thread in received.map(|m| (m.tid, (m.recv_ns, m.id))).collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
+            by_thread.entry(of_thread[0].0).or_default().extend(of_thread.iter().map(|&(_, one)| one));
         }
         // Nearly in order already, which this sort makes use of.
         by_thread.values_mut().for_each(|all| all.sort());

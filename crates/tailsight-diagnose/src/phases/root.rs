@@ -166,10 +166,8 @@ impl Queue<'_> {
         let Queue { lifetimes, classification, granularity_ns, mine, ahead, leg } = *self;
         let of = FxHashMap::default();
         let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of, costs: None };
+        let chains = chains(mine, ahead, hit);
         let mut seen = vec![false; mine.len()];
-        let step = hit.len().div_ceil(FOLLOWED).max(1);
-        let followed = hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len());
-        let chains: Vec<Vec<u32>> = followed.map(|&id| chain(mine, ahead, &mine[id as usize], &mut seen)).collect();
         chains.iter().flatten().for_each(|&id| seen[id as usize] = true);
         let held: Vec<(u64, u32)> =
             mine.iter().filter(|m| seen[m.id as usize]).map(|m| (m.latency(Leg::Total).unwrap_or(0), m.id)).collect();
@@ -240,6 +238,14 @@ fn largest(
         })
     };
     found.into_iter().filter_map(root).take(ROOTS).collect()
+}
+
+/// The chains of these messages, or of an even part of them, if they are many.
+pub(crate) fn chains(mine: &[Message], ahead: &Ahead, hit: &[u32]) -> Vec<Vec<u32>> {
+    let mut seen = vec![false; mine.len()];
+    let step = hit.len().div_ceil(FOLLOWED).max(1);
+    let followed = hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len());
+    followed.map(|&id| chain(mine, ahead, &mine[id as usize], &mut seen)).collect()
 }
 
 /// The messages that one waited behind, and those that the first of these waited behind, and so on. `seen`: false for every

@@ -217,6 +217,9 @@ struct Judge<'a> {
 pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], sleeps: impl Fn(u32) -> Vec<u64>) -> Told {
     /// Each pass can only use what the one before it told.
     const PASSES: usize = 6;
+    if questions.is_empty() {
+        return Told { whose: vec![], in_line: vec![] };
+    }
     let (told, none) = (vec![Whose::NotTold; questions.len()], vec![false; questions.len()]);
     let handed = vec![None; questions.len()];
     let sent = messages.iter().zip(extras).filter(|(m, _)| m.send_ns != 0).map(|(_, e)| (e.send_tid, e.sent_ns));

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use crate::model::{Message, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::threads::{State, Threads};
+use crate::timelines::time_index::TimeIndex;
 
 /// Marks messages and returns the time by message; empty when none was overtaken.
 pub fn mark(messages: &mut [Message], periods: &FxHashMap<u32, Vec<BusyPeriod>>, threads: &Threads) -> Vec<u64> {
@@ -41,10 +42,14 @@ pub fn mark(messages: &mut [Message], periods: &FxHashMap<u32, Vec<BusyPeriod>>,
 
 /// One thread: `of` are its messages, in order of arrival.
 fn thread(messages: &[Message], of: &[usize], periods: &[BusyPeriod], ran: impl Fn(u64, u64) -> u64, out: &mut [u64]) {
+    // How many begin by a time; no period is inside another, so one more at most of those has not ended by then.
+    let begins = TimeIndex::new(periods, |w| w.from);
+    let begun = |ts: u64| begins.at(periods, ts, |w| w.from).map_or(0, |last| last + 1);
     // The periods that an overtaken message waited through.
     let waited = |m: &Message| {
-        let first = periods.partition_point(|w| w.from < m.handoff_ns);
-        let last = periods.partition_point(|w| w.to <= m.recv_enter_ns);
+        let first = begun(m.handoff_ns.saturating_sub(1));
+        let begun = begun(m.recv_enter_ns);
+        let last = begun.saturating_sub(usize::from(begun > 0 && periods[begun - 1].to > m.recv_enter_ns));
         first..last.max(first)
     };
     let overtaken = |i: &usize| messages[*i].flags & flags::OVERTAKEN != 0;

@@ -91,7 +91,7 @@ impl Replies {
         let call = SendCall { entered: self.begun(call, 1), ..call };
         self.sent_upto = Some(call.end);
         answer(&[index], call, found);
-        self.expect_xmit(call, vec![index], found);
+        self.expect_xmit(call, index, found);
     }
 
     /// A send call answered. Returns the message whose reply began with it.
@@ -106,7 +106,7 @@ impl Replies {
             let own_from = self.last.filter(|_| self.sends > 0).map_or(0, |l| l.ts);
             found.extras[index as usize].own_from_ns = own_from;
             answer(&[index], call, found);
-            self.expect_xmit(call, vec![index], found);
+            self.expect_xmit(call, index, found);
         } else if let Some(&last) = self.waiting.last() {
             // More of the last reply: it is complete when its last byte is, not when what was sent before is. What a full buffer
             // kept waits to be sent; else the thread was at it until now.
@@ -117,7 +117,7 @@ impl Replies {
                 extra.sent_ns = call.ts;
             }
             self.in_flight.iter_mut().for_each(|(_, _, messages)| messages.retain(|m| *m != last));
-            self.expect_xmit(call, vec![last], found);
+            self.expect_xmit(call, last, found);
         }
         self.full = call.full || (self.full && first.is_none());
         self.sends += 1;
@@ -136,16 +136,16 @@ impl Replies {
         first.or(call.inline_xmit.map(|x| x.0).filter(|ts| *ts >= recv_ns)).map_or(call.ts, |ts| ts.min(call.ts))
     }
 
-    fn expect_xmit(&mut self, call: SendCall, messages: Vec<u32>, found: &mut Found) {
+    fn expect_xmit(&mut self, call: SendCall, message: u32, found: &mut Found) {
         if let Some((ts, cpu)) = call.inline_xmit {
-            transmit(&messages, ts, cpu, found);
+            transmit(&[message], ts, cpu, found);
             return;
         }
         let passed =
             self.early_xmits.iter().find(|x| sequence_diff(x.0, call.end) >= 0 && x.1 >= call.entered).copied();
         match passed {
-            Some((_, ts, cpu)) => transmit(&messages, ts, cpu, found),
-            None => self.in_flight.push_back((call.end, call.entered, messages)),
+            Some((_, ts, cpu)) => transmit(&[message], ts, cpu, found),
+            None => self.in_flight.push_back((call.end, call.entered, vec![message])),
         }
         self.early_xmits.clear();
     }

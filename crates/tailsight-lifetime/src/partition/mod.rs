@@ -35,22 +35,23 @@ impl Legs {
         Legs { parts: Default::default(), offsets: [vec![0], vec![0], vec![0]] }
     }
 
-    /// The partition of every message of a run.
-    pub fn of(scan: &Scan, owners: &mut Owners) -> Legs {
-        Legs::in_chunks(scan, owners, CHUNK)
+    /// The partition of the messages of a run: of those that are `wanted` (by message), or of all. The others have no parts.
+    pub fn of(scan: &Scan, wanted: Option<&[bool]>, owners: &mut Owners) -> Legs {
+        Legs::in_chunks(scan, wanted, owners, CHUNK)
     }
 
     /// The same, with a number of messages that are worked on at a time.
-    pub fn in_chunks(scan: &Scan, owners: &mut Owners, chunk: usize) -> Legs {
+    pub fn in_chunks(scan: &Scan, wanted: Option<&[bool]>, owners: &mut Owners, chunk: usize) -> Legs {
         let mut all = Legs::none();
         all.offsets.iter_mut().for_each(|offsets| offsets.reserve(scan.messages.len()));
-        all.parts.iter_mut().for_each(|parts| parts.reserve(scan.messages.len() * 6));
+        let divided = wanted.map_or(scan.messages.len(), |wanted| wanted.iter().filter(|is| **is).count());
+        all.parts.iter_mut().for_each(|parts| parts.reserve(divided * 6));
         let several = chunk * TOGETHER;
         // Not all messages at once, because their parts would be in memory twice.
         let at_once = several * rayon::current_num_threads();
         let parts_of = |(messages, extras): (&[Message], &[Extra])| {
             let each = messages.par_chunks(several).zip(extras.par_chunks(several));
-            each.map(|(messages, extras)| Legs::of_chunks(scan, messages, extras, chunk)).collect::<Vec<_>>()
+            each.map(|(messages, extras)| Legs::of_chunks(scan, wanted, (messages, extras), chunk)).collect::<Vec<_>>()
         };
         let mut batches = scan.messages.chunks(at_once).zip(scan.extras.chunks(at_once));
         let mut done = batches.next().map(parts_of);
@@ -64,22 +65,37 @@ impl Legs {
 
     /// The partition of some messages that follow one another, with owners of their own. These are in the order in which the chunks
     /// meet them, as if each chunk had owners of its own that were adopted one chunk after the other.
-    fn of_chunks(scan: &Scan, messages: &[Message], extras: &[Extra], chunk: usize) -> (Legs, Owners) {
+    fn of_chunks(
+        scan: &Scan,
+        wanted: Option<&[bool]>,
+        (messages, extras): (&[Message], &[Extra]),
+        chunk: usize,
+    ) -> (Legs, Owners) {
         let (mut legs, mut owners) = (Legs::none(), Owners::default());
-        for (messages, extras) in messages.chunks(chunk).zip(extras.chunks(chunk)) {
-            legs.add_chunk(scan, &mut owners, messages, extras);
+        for of in messages.chunks(chunk).zip(extras.chunks(chunk)) {
+            legs.add_chunk(scan, wanted, &mut owners, of);
         }
         (legs, owners)
     }
 
-    fn add_chunk(&mut self, scan: &Scan, owners: &mut Owners, messages: &[Message], extras: &[Extra]) {
-        let ends = || messages.iter().flat_map(|m| LEGS.into_iter().filter_map(|leg| m.ends(leg)));
+    fn add_chunk(
+        &mut self,
+        scan: &Scan,
+        wanted: Option<&[bool]>,
+        owners: &mut Owners,
+        (messages, extras): (&[Message], &[Extra]),
+    ) {
+        let is_wanted = |m: &Message| wanted.is_none_or(|wanted| wanted[m.id as usize]);
+        let divided = messages.iter().filter(|m| is_wanted(m));
+        let ends = || divided.clone().flat_map(|m| LEGS.into_iter().filter_map(|leg| m.ends(leg)));
         let from_ns = ends().map(|(from, _)| from).min().unwrap_or(scan.start_ns);
         let to_ns = ends().map(|(_, to)| to).max().unwrap_or(scan.end_ns);
         let mut partition = Partition::within(from_ns, to_ns);
         for of in messages.iter().zip(extras) {
             for (l, leg) in LEGS.into_iter().enumerate() {
-                partition.leg(scan, owners, of, leg, &mut self.parts[l]);
+                if is_wanted(of.0) {
+                    partition.leg(scan, owners, of, leg, &mut self.parts[l]);
+                }
                 self.offsets[l].push(self.parts[l].len() as u32);
             }
         }

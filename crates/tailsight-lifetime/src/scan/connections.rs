@@ -33,8 +33,9 @@ pub(super) struct Connections {
 impl Connections {
     /// A receive call on a TCP connection returned data at `ts`.
     pub(super) fn received(&mut self, tid: u32, key: FlowKey, ts: u64) {
-        let before = self.first.get(&key).copied();
-        self.first.insert(key, (before.map_or(ts, |(first, _)| first), tid));
+        let mut before = None;
+        let of = self.first.entry(key).and_modify(|of| before = Some(*of)).or_insert((ts, tid));
+        of.1 = tid;
         let thread = self.threads.entry(tid).or_insert(Thread { key, since: ts, waited: 0, elsewhere: 0 });
         if thread.key != key {
             *thread = Thread { key, since: ts, ..*thread };

@@ -15,6 +15,7 @@ pub(super) struct Losses {
 }
 
 impl Losses {
+    #[inline]
     pub(super) fn take(&mut self, cpu: u16, kind: Kind, ts: u64) {
         if kind == Kind::Lost {
             self.open.entry(cpu).or_insert(ts);

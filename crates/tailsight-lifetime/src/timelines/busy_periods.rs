@@ -131,6 +131,9 @@ impl BusyPeriods {
                 by_sender.entry(e.send_tid).or_default();
             }
         }
+        if by_sender.is_empty() {
+            return self.closed;
+        }
         for (i, e) in extras.iter().enumerate() {
             if let Some(answered) = by_sender.get_mut(&e.send_tid) {
                 answered.push(i);

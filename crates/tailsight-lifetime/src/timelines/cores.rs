@@ -333,6 +333,10 @@ impl Core {
         if from == 0 || ts.saturating_sub(from) < QUIET_NS {
             return;
         }
+        // As most are: no longer than any of those that are kept.
+        if self.quiet.len() == QUIET_KEPT && self.quiet.last().is_some_and(|(a, b)| b - a >= ts - from) {
+            return;
+        }
         let longer = self.quiet.partition_point(|(a, b)| b - a >= ts - from);
         if longer < QUIET_KEPT {
             self.quiet.truncate(QUIET_KEPT - 1);

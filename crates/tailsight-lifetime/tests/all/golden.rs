@@ -74,7 +74,7 @@ fn summary(analysis: &Analysis) -> Value {
 fn parts_in_chunks(run: &Run, events: &[CpuEvents], chunk: usize) -> Vec<(Part, Owner, Who)> {
     let scan = scan::scan(&RunContext::of(run), in_memory(events).iter_mut()).expect("events in memory");
     let mut owners = Owners::default();
-    let legs = Legs::in_chunks(&scan, &mut owners, chunk);
+    let legs = Legs::in_chunks(&scan, None, &mut owners, chunk);
     let (list, who) = owners.into_lists();
     for (parts, offsets) in legs.parts.iter().zip(&legs.offsets) {
         assert_eq!((offsets.len(), offsets[scan.messages.len()] as usize), (scan.messages.len() + 1, parts.len()));

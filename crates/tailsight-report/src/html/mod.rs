@@ -168,7 +168,7 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
         curves,
         against: input.against.map(|(run, other)| Against {
             run,
-            legs: tailsight_diagnose::cohorts::legs::latencies(&other.messages),
+            legs: tailsight_diagnose::cohorts::legs::Latencies::of(&other.messages).percentiles(),
             curves: curves::curves(&other.messages, &[]),
         }),
         functions: functions(input.stacks),

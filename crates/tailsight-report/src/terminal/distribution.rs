@@ -1,13 +1,14 @@
 //! The distribution of each leg as a line of blocks, for terminals with Unicode.
 //!
-//! In: the messages and a [`Diagnosis`], which says which leg is explained. Out: a title, a line a leg and the axis, all of one
+//! In: the latencies and a [`Diagnosis`], which says which leg is explained. Out: a title, a line a leg and the axis, all of one
 //! logarithmic axis of latency; nothing where there are too few messages. The height of a block is the logarithm of its messages: one
 //! message is seen, and a bulk of a million beside it.
 
 use std::ops::Range;
 
 use tailsight_diagnose::Diagnosis;
-use tailsight_lifetime::{Leg, Message};
+use tailsight_diagnose::cohorts::legs::Latencies;
+use tailsight_lifetime::Leg;
 
 use super::text::{paint, width};
 use super::{Style, leg_name, units};
@@ -19,14 +20,13 @@ const MOST_BLOCKS: usize = 64;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The lines, with an empty one before them.
-pub fn distribution(messages: &[Message], d: &Diagnosis, style: &Style) -> String {
-    let legs: Vec<(Leg, Vec<u64>)> = Leg::ALL
-        .into_iter()
-        .map(|leg| (leg, messages.iter().filter_map(|m| m.latency(leg)).map(|ns| ns.max(1)).collect::<Vec<_>>()))
-        .filter(|(_, values)| values.len() >= LEAST)
-        .collect();
-    let all = || legs.iter().flat_map(|(_, values)| values);
-    let (Some(&from), Some(&to)) = (all().min(), all().max()) else { return String::new() };
+pub fn distribution(latencies: &Latencies, d: &Diagnosis, style: &Style) -> String {
+    let of_legs = Leg::ALL.into_iter().map(|leg| (leg, latencies.of_leg(leg)));
+    let legs: Vec<(Leg, &[u64])> = of_legs.filter(|(_, values)| values.len() >= LEAST).collect();
+    let all = || legs.iter().flat_map(|(_, values)| values.iter().copied());
+    let (Some(from), Some(to)) = (all().min(), all().max()) else { return String::new() };
+    // A logarithmic axis has no 0.
+    let (from, to) = (from.max(1), to.max(1));
     let name = |leg: Leg| leg_name(d, leg);
     let name_w = legs.iter().map(|(leg, _)| name(*leg).len()).max().unwrap_or(0) + 3;
     let blocks = (style.columns() - name_w).min(MOST_BLOCKS);

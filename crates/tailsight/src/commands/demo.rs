@@ -99,7 +99,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         let opened = pipeline::open(&run)?;
         // The page has room for everything.
         let all = Options { more: true, ..Options::default() };
-        let question = pipeline::chosen(all, None, &opened, None);
+        let question = pipeline::chosen(all, None, &opened.latencies(), None);
         let (diagnosis, causes) = match pipeline::diagnose(&opened, &question) {
             Ok(found) => found,
             Err(error) => return not_available_or(error),

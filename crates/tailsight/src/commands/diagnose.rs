@@ -8,6 +8,7 @@ use tailsight_units::format::duration;
 
 use crate::cli::Diagnose;
 use crate::commands::usage::or_usage;
+use crate::pipeline::Opened;
 use crate::{Exit, pipeline, terminal};
 
 /// Diagnoses and prints.
@@ -21,12 +22,21 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         Ok(options) => Options { more: args.more, ..options },
         Err(error) => return not_available_or(error),
     };
-    let opened = pipeline::open(&args.run)?;
-    let against = args.against.as_deref().map(pipeline::open).transpose()?;
-    let options = pipeline::chosen(options, Some(&args.question), &opened, against.as_ref());
-    let found = match args.without.as_slice() {
-        [] => pipeline::diagnose_against(&opened, &options, against.as_ref()).map(|(diagnosis, _)| diagnosis),
-        names => pipeline::diagnose_without(&opened, &options, names),
+    let (opened, latencies, found) = if args.more || args.against.is_some() || !args.without.is_empty() {
+        let opened = pipeline::open(&args.run)?;
+        let against = args.against.as_deref().map(pipeline::open).transpose()?;
+        let latencies = opened.latencies();
+        let others = against.as_ref().map(Opened::latencies);
+        let options = pipeline::chosen(options, Some(&args.question), &latencies, others.as_ref());
+        let found = match args.without.as_slice() {
+            [] => pipeline::diagnose_against(&opened, &options, against.as_ref()).map(|(diagnosis, _)| diagnosis),
+            names => pipeline::diagnose_without(&opened, &options, names),
+        };
+        (opened, latencies, found)
+    } else {
+        let (opened, options, selection) = pipeline::open_for(&args.run, &args.question, options)?;
+        let found = pipeline::diagnose_selected(&opened, &options, None, Some(&selection));
+        (opened, selection.latencies, found.map(|(diagnosis, _)| diagnosis))
     };
     let mut diagnosis = match found {
         Ok(diagnosis) => diagnosis,
@@ -46,7 +56,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
         // ASCII has no blocks; causes that were taken out changed the latencies.
         if !terminal::is_ascii() && args.without.is_empty() {
-            terminal::print(&distribution(&opened.analysis.lifetimes.messages, &diagnosis, &style))?;
+            terminal::print(&distribution(&latencies, &diagnosis, &style))?;
         }
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;

@@ -31,7 +31,7 @@ pub fn run(args: &Export) -> anyhow::Result<Exit> {
         return or_usage(Err(tailsight_measure::Error::Contradiction(why)));
     }
     let opened = pipeline::open(&args.run)?;
-    let options = pipeline::chosen(options, Some(&args.question), &opened, None);
+    let options = pipeline::chosen(options, Some(&args.question), &opened.latencies(), None);
     let dir = args.out.clone().unwrap_or_else(|| args.run.clone());
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     match args.format.as_str() {

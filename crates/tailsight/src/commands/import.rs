@@ -59,7 +59,7 @@ fn told(imported: &Imported, args: &Import) -> anyhow::Result<Exit> {
 /// The messages that a diagnosis compares: from the first to the last that is known of each. `None`: too few to choose from.
 fn windows(dir: &Path) -> anyhow::Result<Option<Vec<(u64, u64)>>> {
     let opened = pipeline::open(dir)?;
-    let options = pipeline::chosen(Options::default(), None, &opened, None);
+    let options = pipeline::chosen(Options::default(), None, &opened.latencies(), None);
     let messages = &opened.analysis.lifetimes.messages;
     let mut by_latency: Vec<(u64, u32)> =
         messages.iter().filter_map(|m| Some((m.latency(options.leg)?, m.id))).collect();

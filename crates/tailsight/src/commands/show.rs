@@ -13,7 +13,7 @@ use crate::{Exit, pipeline, terminal};
 pub fn run(args: &Show) -> anyhow::Result<Exit> {
     let options = pipeline::options(&args.question)?;
     let opened = pipeline::open(&args.run)?;
-    let mut options = pipeline::chosen(options, Some(&args.question), &opened, None);
+    let mut options = pipeline::chosen(options, Some(&args.question), &opened.latencies(), None);
     let lifetimes = &opened.analysis.lifetimes;
     // A message that was not answered has its receive leg at least; only a leg that was asked for is insisted on.
     let message = lifetimes.messages.get(args.id as usize);

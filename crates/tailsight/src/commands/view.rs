@@ -109,7 +109,12 @@ impl Viewer {
         let question = Question { focus: asked.focus.clone(), leg: asked.leg, ..args.question.clone() };
         let found = pipeline::options(&question).and_then(|options| {
             let options = Options { more: true, ..options };
-            let options = pipeline::chosen(options, Some(&question), &self.opened, self.against.as_ref());
+            let options = pipeline::chosen(
+                options,
+                Some(&question),
+                &self.opened.latencies(),
+                self.against.as_ref().map(Opened::latencies).as_ref(),
+            );
             let found = pipeline::diagnose_against(&self.opened, &options, self.against.as_ref())?;
             Ok((options, found))
         });
