@@ -28,7 +28,10 @@ pub struct Options {
     pub more: bool,
     /// Notes about a leg or a focus that was selected automatically.
     pub remarks: Vec<String>,
-    /// Seed of the bootstrap: the same seed gives the same intervals.
+    /// About so many complete messages estimates are made of where a run has more, each with the same chance: a tail of one in a hundred
+    /// has 100 of 10,000.
+    pub estimated: usize,
+    /// Seed of the bootstrap and of that choice: the same seed gives the same intervals.
     pub seed: u64,
 }
 
@@ -45,6 +48,7 @@ impl Default for Options {
             bootstrap_rounds: 500,
             more: false,
             remarks: vec![],
+            estimated: 10_000,
             seed: 1,
         }
     }

@@ -16,9 +16,6 @@ use crate::phases::overlaps::Ahead;
 use crate::phases::root;
 use crate::typical::{median_ranks, slowest_of};
 
-/// Messages that estimates are made of where a run has more: a tail of one in a hundred has 200 of them.
-const ESTIMATED: usize = 20_000;
-
 /// The messages that estimates are made of.
 #[derive(Clone, Debug)]
 pub struct Estimated {
@@ -31,9 +28,10 @@ pub struct Estimated {
 
 impl Estimated {
     /// Of the messages that `ranked` (latency, id) lists in the order of both.
-    fn of(messages: &[Message], ranked: &[(u64, u32)], seed: u64) -> Estimated {
-        let chance = ESTIMATED as f64 / ranked.len().max(1) as f64;
-        let is_in = |id: u32| chance >= 1.0 || (mix(seed ^ 0xE57, u64::from(id)) as f64) < chance * u64::MAX as f64;
+    fn of(messages: &[Message], ranked: &[(u64, u32)], options: &Options) -> Estimated {
+        let chance = options.estimated as f64 / ranked.len().max(1) as f64;
+        let draw = |id: u32| mix(options.seed ^ 0xE57, u64::from(id)) as f64 / u64::MAX as f64;
+        let is_in = |id: u32| chance >= 1.0 || draw(id) < chance;
         let mut complete = vec![false; messages.len()];
         ranked.iter().for_each(|&(_, id)| complete[id as usize] = true);
         let everyone = (0..).zip(complete).filter(|&(id, complete)| complete && is_in(id)).map(|(id, _)| id).collect();
@@ -69,7 +67,7 @@ impl Selection {
     /// The same, of messages of which the latencies were asked for before.
     pub fn with(messages: &[Message], latencies: Latencies, options: &Options) -> Selection {
         let ranked = ranked(messages, options.leg);
-        let estimated = Estimated::of(messages, &ranked, options.seed);
+        let estimated = Estimated::of(messages, &ranked, options);
         Selection { leg: options.leg, latencies, ranked, estimated, ahead: Ahead::new(messages) }
     }
 

@@ -290,7 +290,7 @@ impl Analysis {
         let legs = Legs::of(&scan, divided.as_deref(), &mut owners);
         (lifetimes.parts, lifetimes.offsets, lifetimes.divided) = (legs.parts, legs.offsets, divided);
         lifetimes.sent_offsets.push(0);
-        let mut partition = Partition::within(scan.start_ns, scan.end_ns);
+        let mut partition = Partition::within(vec![(scan.start_ns, scan.end_ns)]);
         for (sent, extra) in &scan.sent {
             let Sent { flow, bytes, tid, send_ns, xmit_ns, .. } = *sent;
             let message = Message { flow, bytes, tid, send_ns, xmit_ns, ..Message::default() };

@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::read::{Batches, event_rows};
 use crate::seal::Seals;
+use crate::write::BATCH_EVENTS;
 
 /// Events held back: more than can be nested in one interruption.
 const HELD_BACK: usize = 8192;
@@ -35,7 +36,8 @@ impl EventStream {
     /// Opens one core's file.
     pub(crate) fn open(cpu: u32, path: PathBuf, seals: &Seals) -> Result<EventStream, Error> {
         let batches = Batches::open(path.clone(), &format!("events/cpu-{cpu}.arrow"), seals)?;
-        Ok(EventStream { cpu, path, batches, window: Vec::new(), ready: 0, upto: 0, taken: 0 })
+        let window = Vec::with_capacity(HELD_BACK + (batches.rows as usize).min(BATCH_EVENTS));
+        Ok(EventStream { cpu, path, batches, window, ready: 0, upto: 0, taken: 0 })
     }
 
     /// Events in the file, as far as it can be read.
@@ -62,6 +64,7 @@ impl EventStream {
     /// of the window.
     pub fn take_ready(&mut self, chunk: &mut Vec<Event>) {
         chunk.clear();
+        chunk.reserve(self.window.capacity());
         chunk.extend_from_slice(&self.window[self.ready..]);
         self.window.truncate(self.ready);
         std::mem::swap(&mut self.window, chunk);

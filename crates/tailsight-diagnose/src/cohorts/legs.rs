@@ -34,8 +34,10 @@ impl Latencies {
 
     /// Every leg's percentiles by its name; a leg that no message has complete is there with 0 messages.
     pub fn percentiles(&self) -> BTreeMap<String, LegLatency> {
+        let mut latencies = Vec::new();
         let one = |leg: Leg| {
-            let mut latencies = self.of_leg(leg).to_vec();
+            latencies.clear();
+            latencies.extend_from_slice(self.of_leg(leg));
             let latency_ns = percentiles(&mut latencies);
             (leg.name().to_owned(), LegLatency { messages: latencies.len() as u64, latency_ns })
         };

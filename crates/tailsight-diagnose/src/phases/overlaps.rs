@@ -26,11 +26,11 @@ pub struct Ahead {
 impl Ahead {
     /// Sorts all messages by thread and receive call.
     pub fn new(messages: &[Message]) -> Ahead {
-        let received = messages.iter().filter(|m| m.recv_ns != 0);
         let mut by_thread: BTreeMap<u32, Vec<(u64, u32)>> = BTreeMap::new();
-        // Messages of one thread follow one another.
-        for of_thread in received.map(|m| (m.tid, (m.recv_ns, m.id))).collect::<Vec<_>>().chunk_by(|a, b| a.0 == b.0) {
-            by_thread.entry(of_thread[0].0).or_default().extend(of_thread.iter().map(|&(_, one)| one));
+        // Messages of one thread mostly follow one another.
+        for of_thread in messages.chunk_by(|a, b| a.tid == b.tid) {
+            let received = of_thread.iter().filter(|m| m.recv_ns != 0).map(|m| (m.recv_ns, m.id));
+            by_thread.entry(of_thread[0].tid).or_default().extend(received);
         }
         // Nearly in order already, which this sort makes use of.
         by_thread.values_mut().for_each(|all| all.sort());

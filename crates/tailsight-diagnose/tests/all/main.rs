@@ -6,6 +6,7 @@ mod ideal;
 mod method;
 mod nesting;
 mod rows;
+mod selection;
 mod table;
 mod texts;
 mod waits;

@@ -146,6 +146,18 @@ fn page_faults_are_inferred() {
     assert!(cause(&service(&none, false), "paging").is_none());
 }
 
+/// Whichever messages are drawn: a quarter of them is enough for the slope.
+#[test]
+fn a_sample_of_the_messages_gives_the_estimate_of_all() {
+    let l = faulting(700);
+    for seed in 1..=20 {
+        let options = Options { leg: Leg::Service, estimated: 1_000, seed, ..options() };
+        let d = diagnose(&l, &options, &RecordingFacts::default()).expect("enough messages");
+        let faults = cause(&d, "paging").unwrap_or_else(|| panic!("{seed}: {:?}", d.causes));
+        assert!((faults.deviation_ns - 140_000).abs() < 20_000, "{seed}: {faults:?}");
+    }
+}
+
 /// A heavy class of requests is no anomaly of its messages: that there are more of them in the focus is the cause.
 #[test]
 fn classes_are_compared_with_their_like() {

@@ -140,7 +140,9 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> Vec<Cycle> {
         by_flow.entry(found.sent[push.at].1.flow).or_default().push(push);
     }
     let mut messages: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-    for (index, m) in (0..).zip(&found.messages).filter(|(_, m)| by_flow.contains_key(&m.flow)) {
+    let mut is_pushed = vec![false; flows.len()];
+    by_flow.keys().for_each(|&flow| is_pushed[flow as usize] = true);
+    for (index, m) in (0..).zip(&found.messages).filter(|(_, m)| is_pushed[m.flow as usize]) {
         messages.entry(m.flow).or_default().push(index);
     }
     let mut out: Vec<Cycle> = Vec::new();

@@ -24,8 +24,8 @@ impl FaultCounts {
     /// Page faults of a thread from `from` to before `to`.
     pub fn faults(&self, tid: u32, from: u64, to: u64) -> u32 {
         let Some(all) = self.faults.get(&tid) else { return 0 };
-        let before = |ts| all.partition_point(|t| *t < ts);
-        before(to).saturating_sub(before(from)) as u32
+        let first = all.partition_point(|t| *t < from);
+        all[first..].iter().take_while(|t| **t < to).count() as u32
     }
 
     /// By message: page faults of the thread that answered it, while it worked for it. Empty when there were none.

@@ -80,6 +80,12 @@ pub struct Found {
 pub const SENT: u32 = 1 << 31;
 
 impl Found {
+    /// None yet, with room for so many: what is not used is never touched, and a large table that grows may be moved.
+    pub fn with_room(messages: usize) -> Found {
+        let (messages, extras) = (Vec::with_capacity(messages), Vec::with_capacity(messages));
+        Found { messages, extras, ..Found::default() }
+    }
+
     /// Adds what the application sent by itself and returns its index.
     pub fn send(&mut self, kind: SentKind, message: Message) -> u32 {
         self.sent.push((kind, message, Extra::default()));

@@ -87,10 +87,8 @@ impl Legs {
     ) {
         let is_wanted = |m: &Message| wanted.is_none_or(|wanted| wanted[m.id as usize]);
         let divided = messages.iter().filter(|m| is_wanted(m));
-        let ends = || divided.clone().flat_map(|m| LEGS.into_iter().filter_map(|leg| m.ends(leg)));
-        let from_ns = ends().map(|(from, _)| from).min().unwrap_or(scan.start_ns);
-        let to_ns = ends().map(|(_, to)| to).max().unwrap_or(scan.end_ns);
-        let mut partition = Partition::within(from_ns, to_ns);
+        let legs = divided.flat_map(|m| LEGS.into_iter().filter_map(|leg| m.ends(leg)));
+        let mut partition = Partition::within(united(legs.filter(|(from, to)| to - from > LONG_NS).collect()));
         for of in messages.iter().zip(extras) {
             for (l, leg) in LEGS.into_iter().enumerate() {
                 if is_wanted(of.0) {
@@ -112,6 +110,19 @@ impl Legs {
     }
 }
 
+/// Intervals (from, to) that touch or overlap, each as one, in order.
+fn united(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    intervals.sort_unstable();
+    intervals.dedup_by(|next, kept| {
+        let touches = next.0 <= kept.1;
+        if touches {
+            kept.1 = kept.1.max(next.1);
+        }
+        touches
+    });
+    intervals
+}
+
 /// Sums legs, one after the other.
 pub struct Partition {
     timelines: Timelines,
@@ -120,9 +131,10 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// For legs that begin and end within `from_ns..=to_ns`.
-    pub fn within(from_ns: u64, to_ns: u64) -> Partition {
-        let timelines = Timelines { from_ns, to_ns, threads: FxHashMap::default(), cores: FxHashMap::default() };
+    /// For legs that are no longer than [`LONG_NS`], and others that lie within one of these intervals (from, to), which are in order and
+    /// do not touch.
+    pub fn within(long: Vec<(u64, u64)>) -> Partition {
+        let timelines = Timelines { long, threads: FxHashMap::default(), cores: FxHashMap::default() };
         Partition { timelines, sum: Sum::default(), pieces: Vec::new() }
     }
 
@@ -141,9 +153,11 @@ impl Partition {
         for piece in pieces.drain(..) {
             let sum = &mut self.sum;
             let line = match piece {
-                Piece::Others { tid, from, to } => Some((self.timelines.thread(scan, owners, tid), from, to)),
+                Piece::Others { tid, from, to } if from < to => {
+                    Some((self.timelines.thread(scan, owners, tid, from), from, to))
+                }
                 Piece::Core { cpu, from, to } if to - from > LONG_NS => {
-                    Some((self.timelines.core(scan, owners, cpu), from, to))
+                    Some((self.timelines.core(scan, owners, cpu, from), from, to))
                 }
                 _ => None,
             };
@@ -174,23 +188,34 @@ impl Partition {
     }
 }
 
-/// Prefix sums of timelines, each made on first use.
+/// Prefix sums of timelines over the intervals in which there are long waits, each made on first use.
 struct Timelines {
-    from_ns: u64,
-    to_ns: u64,
-    threads: FxHashMap<u32, PrefixSums>,
-    cores: FxHashMap<u16, PrefixSums>,
+    /// The intervals (from, to).
+    long: Vec<(u64, u64)>,
+    /// By thread and place of the interval.
+    threads: FxHashMap<(u32, usize), PrefixSums>,
+    cores: FxHashMap<(u16, usize), PrefixSums>,
 }
 
 impl Timelines {
-    fn thread(&mut self, scan: &Scan, owners: &mut Owners, tid: u32) -> &PrefixSums {
-        let piece = Piece::Others { tid, from: self.from_ns, to: self.to_ns };
-        self.threads.entry(tid).or_insert_with(|| walked(scan, owners, piece))
+    /// The last interval that begins by a time: its place, from, to.
+    fn interval(&self, at: u64) -> (usize, u64, u64) {
+        let place = self.long.partition_point(|(from, _)| *from <= at).saturating_sub(1);
+        let (from, to) = self.long.get(place).copied().unwrap_or_default();
+        (place, from, to)
     }
 
-    fn core(&mut self, scan: &Scan, owners: &mut Owners, cpu: u16) -> &PrefixSums {
-        let piece = Piece::Core { cpu, from: self.from_ns, to: self.to_ns };
-        self.cores.entry(cpu).or_insert_with(|| walked(scan, owners, piece))
+    /// Of the interval that holds `at`.
+    fn thread(&mut self, scan: &Scan, owners: &mut Owners, tid: u32, at: u64) -> &PrefixSums {
+        let (place, from, to) = self.interval(at);
+        let piece = Piece::Others { tid, from, to };
+        self.threads.entry((tid, place)).or_insert_with(|| walked(scan, owners, piece))
+    }
+
+    fn core(&mut self, scan: &Scan, owners: &mut Owners, cpu: u16, at: u64) -> &PrefixSums {
+        let (place, from, to) = self.interval(at);
+        let piece = Piece::Core { cpu, from, to };
+        self.cores.entry((cpu, place)).or_insert_with(|| walked(scan, owners, piece))
     }
 }
 

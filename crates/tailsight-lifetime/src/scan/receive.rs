@@ -14,6 +14,7 @@ use crate::timelines::busy_periods::{CALL_NS, Wait};
 
 impl Scanner<'_> {
     /// The NIC's stamp of the packet that came in last on this core.
+    #[inline(never)]
     pub(super) fn stamped(&mut self, cpu: u16, event: &Event) {
         let Some(packet) = self.arrived.get_mut(usize::from(cpu)).and_then(Option::take) else { return };
         match self.facts.nic.place(packet.c_hi(), event.a, packet.ts) {
@@ -33,6 +34,7 @@ impl Scanner<'_> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn early(&mut self, cpu: u16, event: &Event) {
         self.arrived(cpu, Some(event));
         if event.aux & flow_flags::UDP != 0 {
@@ -42,6 +44,7 @@ impl Scanner<'_> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn stack(&mut self, cpu: u16, event: &Event) {
         if event.aux & flow_flags::FOREIGN != 0 {
             self.arrived(cpu, None);
@@ -67,6 +70,7 @@ impl Scanner<'_> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn handoff(&mut self, cpu: u16, event: &Event) {
         if event.aux & flow_flags::UDP != 0 {
             self.datagrams.handoff(event, cpu, &mut self.found);
@@ -75,6 +79,7 @@ impl Scanner<'_> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn recv(&mut self, cpu: u16, event: &Event) {
         let tid = event.tid;
         // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
@@ -141,6 +146,7 @@ impl Scanner<'_> {
     }
 
     /// An answer of another server: from here on the thread works for the message that needs it.
+    #[inline(never)]
     pub(super) fn peer_recv(&mut self, event: &Event) {
         // A thread that received is in no send call.
         self.sending.remove(&event.tid);
@@ -174,6 +180,7 @@ impl Scanner<'_> {
     }
 
     /// A thread of the target falls asleep.
+    #[inline(never)]
     pub(super) fn slept(&mut self, event: &Event) {
         let (tid, nr, ts) = (event.a_lo(), event.c_lo(), event.ts);
         self.last_send.remove(&tid);

@@ -14,6 +14,7 @@ use crate::model::{Message, SentKind};
 
 impl Scanner<'_> {
     /// Puts payload together; a packet to the driver is framed when all that was kept of it is there.
+    #[inline(never)]
     pub(super) fn payload(&mut self, cpu: u16, kind: Kind, event: &Event) {
         let Some((_, captures)) = &mut self.captures else { return };
         let whole = match kind {
@@ -39,6 +40,7 @@ impl Scanner<'_> {
         }
     }
 
+    #[inline(never)]
     pub(super) fn sent(&mut self, event: &Event) {
         let (tid, key) = (event.tid, FlowKey::of(event));
         // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
@@ -121,6 +123,7 @@ impl Scanner<'_> {
         index
     }
 
+    #[inline(never)]
     pub(super) fn xmit(&mut self, cpu: u16, event: &Event) {
         self.outgoing.driver(event);
         let key = FlowKey::of(event);
@@ -204,6 +207,7 @@ impl Scanner<'_> {
     }
 
     /// A packet was dropped on its way out: in the call that sent it, or later.
+    #[inline(never)]
     pub(super) fn dropped_out(&mut self, cpu: u16, event: &Event) {
         self.outgoing.dropped(event);
         let key = FlowKey::of(event);
@@ -215,6 +219,7 @@ impl Scanner<'_> {
     }
 
     /// The NIC's stamp of a reply's last byte.
+    #[inline(never)]
     pub(super) fn stamped_out(&mut self, event: &Event) {
         let Some((index, ifindex)) = self.tcp.get(&FlowKey::of(event)).and_then(|f| Some((f.index?, f.ifindex))) else {
             return;

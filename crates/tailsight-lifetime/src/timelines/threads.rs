@@ -155,6 +155,8 @@ pub struct Threads {
     known: Vec<Known>,
     /// By core: until when it was last idle, 0: not since the recording began.
     idle: Vec<u64>,
+    /// By core: the thread of its last event that was no scheduling event; that one is known to run. 0 is the idle task.
+    seen: Vec<u32>,
     /// For the next wake-up: what was made readable just before it on its core.
     pub(crate) ready: u32,
     /// Traced functions that goroutines are in that no thread runs now.
@@ -260,6 +262,7 @@ impl Threads {
             parked: FxHashMap::default(),
             open_ends: (0, 0),
             idle: Vec::new(),
+            seen: Vec::new(),
         }
     }
 
@@ -482,7 +485,12 @@ impl Threads {
             }
             // Any event of a thread that we never saw being switched in: it runs here.
             _ => {
-                if let Some(thread) = self.of_target(event.tid)
+                let core = usize::from(cpu);
+                if core >= self.seen.len() {
+                    self.seen.resize(core + 1, 0);
+                }
+                if std::mem::replace(&mut self.seen[core], event.tid) != event.tid
+                    && let Some(thread) = self.of_target(event.tid)
                     && thread.intervals.is_empty()
                 {
                     thread.enter(ts, State::Running { cpu }, None);

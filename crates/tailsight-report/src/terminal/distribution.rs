@@ -50,8 +50,12 @@ fn sparkline(values: &[u64], from: u64, to: u64, blocks: usize) -> String {
     let block_of = |ns: u64| ((ns as f64 / from as f64).ln() / span * blocks as f64) as usize;
     // Where each block but the first begins: logarithms of a few latencies instead of all.
     let begins: Vec<u64> = (1..blocks).map(|block| first(from..to + 1, |ns| block_of(ns) >= block)).collect();
-    for &ns in values {
-        counts[begins.partition_point(|begin| *begin <= ns)] += 1;
+    let by_magnitude: Vec<usize> =
+        (0..u64::BITS).map(|bits| begins.partition_point(|begin| *begin <= 1 << bits)).collect();
+    for ns in values.iter().map(|ns| (*ns).max(1)) {
+        // At most one doubling of the axis is left to look through.
+        let least = by_magnitude[ns.ilog2() as usize];
+        counts[least + begins[least..].iter().take_while(|begin| **begin <= ns).count()] += 1;
     }
     let most = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
     let block = |n: u64| match n {

@@ -61,6 +61,8 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
     }
+    // To give a run's tables back piece by piece before the process ends takes longer than to end it.
+    std::mem::forget((opened, latencies));
     // Said when everything else is, whatever the verdict; a worse one stands.
     let allowed = allowed.map_or_else(|why| not_available_or(why.into()), |()| Ok(Exit::Done))?;
     Ok(match pipeline::verdict(&diagnosis) {
