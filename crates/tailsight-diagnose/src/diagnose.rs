@@ -239,7 +239,7 @@ impl<'a> Analysis<'a> {
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
         let no_faults = || no_faults(lifetimes, inputs, both, leg);
         let known = Known { same_run: inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: false };
-        let estimates = estimate(lifetimes, classification, options, &mut profile, both, &selection.estimated, known);
+        let estimates = estimate(lifetimes, classification, options, &mut profile, both, &selection.basis, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
         let attribution = Attribution::new(lifetimes, leg, &profile, &rows, both, options.granularity_ns);
@@ -337,7 +337,7 @@ impl<'a> Analysis<'a> {
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
         let no_faults = || no_faults(self.lifetimes, self.inputs, (held, reference), Leg::Total);
         let known = Known { same_run: self.inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: true };
-        Costs::new(self.lifetimes, own, self.options, (held, reference), &self.selection.estimated, known)
+        Costs::new(self.lifetimes, own, self.options, (held, reference), &self.selection.basis, known)
     }
 
     /// A row with its numbers.

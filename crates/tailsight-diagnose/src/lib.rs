@@ -14,6 +14,9 @@
 //! 7. [`phases`] determines which phase of the method found each cause, and how.
 //! 8. [`advice`] adds sentences and fixes. Until then a cause is data ([`cause`]).
 //!
+//! Which messages these steps look into is known before the first of them, from the messages' stages: the others need no parts
+//! ([`Selection`]).
+//!
 //! The rows sum to the mean of the focus minus the mean of the reference; time without an owner is the row `unexplained`. Also here:
 //! where a median message spends its time ([`typical`]), stages of messages ([`stages`]), and single messages ([`show`]).
 

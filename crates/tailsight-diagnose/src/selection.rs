@@ -2,47 +2,18 @@
 //! ([`tailsight_lifetime::Analysis::of_some`]), which is a large part of the time that a diagnosis takes.
 //!
 //! In: all messages with their stages, [`Options`]. Out: a [`Selection`]: the cohorts, the median and the slowest messages, those that the
-//! focus waited behind, and those that estimates are made of ([`Estimated`]). Of the same messages and options it is the same whether or
+//! focus waited behind, and those that estimates are made of ([`Basis`]). Of the same messages and options it is the same whether or
 //! not all of them were divided, and so is the diagnosis.
 
 use tailsight_lifetime::{Leg, Message};
-use tailsight_stats::random::mix;
 
 use crate::Options;
 use crate::cohorts::legs::Latencies;
 use crate::cohorts::{Cohorts, ranked};
-use crate::estimate::classes;
+use crate::estimate::basis::Basis;
 use crate::phases::overlaps::Ahead;
 use crate::phases::root;
 use crate::typical::{median_ranks, slowest_of};
-
-/// The messages that estimates are made of.
-#[derive(Clone, Debug)]
-pub struct Estimated {
-    /// A sample of all complete messages, in order of arrival; all of them where they are no more than it holds. Each has the same chance,
-    /// whatever its latency.
-    pub everyone: Vec<u32>,
-    /// By the key that classes are formed by: of each class the messages that say what is usual for it.
-    pub(crate) classes: [classes::Usual; classes::KEYS.len()],
-}
-
-impl Estimated {
-    /// Of the messages that `ranked` (latency, id) lists in the order of both.
-    fn of(messages: &[Message], ranked: &[(u64, u32)], options: &Options) -> Estimated {
-        let chance = options.estimated as f64 / ranked.len().max(1) as f64;
-        let draw = |id: u32| mix(options.seed ^ 0xE57, u64::from(id)) as f64 / u64::MAX as f64;
-        let is_in = |id: u32| chance >= 1.0 || draw(id) < chance;
-        let mut complete = vec![false; messages.len()];
-        ranked.iter().for_each(|&(_, id)| complete[id as usize] = true);
-        let everyone = (0..).zip(complete).filter(|&(id, complete)| complete && is_in(id)).map(|(id, _)| id).collect();
-        Estimated { everyone, classes: classes::usual(messages, ranked) }
-    }
-
-    /// All of them; one may come more than once.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.everyone.iter().copied().chain(self.classes.iter().flat_map(classes::Usual::ids))
-    }
-}
 
 /// The messages that a diagnosis looks into.
 pub struct Selection {
@@ -53,7 +24,7 @@ pub struct Selection {
     /// Complete messages by (latency, id).
     pub(crate) ranked: Vec<(u64, u32)>,
     /// What estimates are made of.
-    pub(crate) estimated: Estimated,
+    pub(crate) basis: Basis,
     /// Which messages a thread took before which.
     pub(crate) ahead: Ahead,
 }
@@ -67,8 +38,8 @@ impl Selection {
     /// The same, of messages of which the latencies were asked for before.
     pub fn with(messages: &[Message], latencies: Latencies, options: &Options) -> Selection {
         let ranked = ranked(messages, options.leg);
-        let estimated = Estimated::of(messages, &ranked, options);
-        Selection { leg: options.leg, latencies, ranked, estimated, ahead: Ahead::new(messages) }
+        let basis = Basis::of(messages, &ranked, options);
+        Selection { leg: options.leg, latencies, ranked, basis, ahead: Ahead::new(messages) }
     }
 
     /// For each message whether the diagnosis reads its parts; all where there will be no causes. Without [`Options::more`], and not for a
@@ -81,7 +52,7 @@ impl Selection {
         cohorts.focus.ids.iter().chain(&cohorts.reference.ids).copied().for_each(&mut add);
         let of_typical = self.ranked[median_ranks(self.ranked.len())].iter().chain(slowest_of(&self.ranked));
         of_typical.for_each(|&(_, id)| add(id));
-        self.estimated.ids().for_each(&mut add);
+        self.basis.ids().for_each(&mut add);
         let chains = root::chains(messages, &self.ahead, &cohorts.focus.ids);
         chains.into_iter().flatten().for_each(add);
         read

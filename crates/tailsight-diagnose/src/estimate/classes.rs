@@ -8,73 +8,15 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Lifetimes, Message};
+use tailsight_lifetime::Message;
 
+use super::basis::{KEYS, Key, Usual};
 use super::{OwnTime, ROLE, mean};
 use crate::cause::{Category, Subject};
 use crate::rows::profile::{Derived, Profile};
 
-/// Fewest messages of a class that say what is usual for it.
-const FEWEST: usize = 40;
-/// Most messages of a class's middle that are looked at.
-const MOST: usize = 400;
 /// A class differs when its mean is so many standard errors off: with hundreds of classes two would not do.
 const ERRORS: f64 = 4.0;
-
-/// What classes are formed by: its name, the class of a message, the words for a class.
-pub(crate) type Key = (&'static str, fn(&Message) -> u32, fn(&Lifetimes, u32) -> String);
-
-/// The candidates, the coarsest first.
-pub(crate) const KEYS: [Key; 3] = [
-    ("class", |m| u32::from(m.class), |l, c| l.classes.get(c as usize).map_or(c.to_string(), |c| c.name.clone())),
-    ("size", |m| 32 - m.bytes.saturating_sub(1).leading_zeros(), |_, c| format!("of up to {} bytes", 1u64 << c)),
-    ("connection", |m| m.flow, |l, c| l.flows.get(c as usize).map_or(c.to_string(), |f| format!("on {}", f.name))),
-];
-
-/// The messages that say what is usual for the classes of a key.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Usual {
-    /// Each class that has enough messages, with the middle of them by latency, or an even part of that. None where all messages are of one
-    /// class.
-    of: Vec<(u32, Vec<u32>)>,
-}
-
-impl Usual {
-    /// All of the messages.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.of.iter().flat_map(|(_, ids)| ids).copied()
-    }
-}
-
-/// The messages that say what is usual, by key. `ranked`: all complete messages by (latency, id).
-pub(crate) fn usual(messages: &[Message], ranked: &[(u64, u32)]) -> [Usual; KEYS.len()] {
-    let classes: Vec<[u32; KEYS.len()]> = messages.iter().map(|m| KEYS.map(|(_, class_of, _)| class_of(m))).collect();
-    std::array::from_fn(|key| {
-        let class = |id: u32| classes[id as usize][key];
-        let first = ranked.first().map(|&(_, id)| class(id));
-        if ranked.iter().all(|&(_, id)| Some(class(id)) == first) {
-            return Usual::default();
-        }
-        // Within a class by latency, since the ranks are.
-        let mut members: Vec<Vec<u32>> = vec![];
-        for &(_, id) in ranked {
-            let class = class(id) as usize;
-            if class >= members.len() {
-                members.resize(class + 1, vec![]);
-            }
-            members[class].push(id);
-        }
-        let of = (0..).zip(&members).filter(|(_, ids)| ids.len() >= FEWEST);
-        Usual { of: of.map(|(class, ids)| (class, middle(ids))).collect() }
-    })
-}
-
-/// The middle of the messages of a class, or an even part of it.
-fn middle(ids: &[u32]) -> Vec<u32> {
-    let middle = &ids[ids.len() * 4 / 10..ids.len() * 6 / 10];
-    let n = middle.len().min(MOST);
-    (0..n).map(|i| middle[i * middle.len() / n]).collect()
-}
 
 struct Found {
     what: &'static str,
@@ -90,7 +32,7 @@ struct Found {
 pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static str> {
     let mut best: Option<Found> = None;
     let usual = stats(of, &of.cohorts.1.ids);
-    for (key, classes) in KEYS.into_iter().zip(&of.estimated.classes) {
+    for (key, classes) in KEYS.into_iter().zip(&of.basis.classes) {
         if let Some(found) = difference(of, key, classes, usual)
             // A finer key must explain clearly more than a coarser one.
             && best.as_ref().is_none_or(|b| found.effect > 1.2 * b.effect)

@@ -290,7 +290,7 @@ impl Cost {
 /// counter is left with the numbers of those messages only that met more events than is plausible.
 pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let (focus, reference) = of.cohorts;
-    let everyone = &of.estimated.everyone;
+    let everyone = &of.basis.everyone;
     let mut found = line(of, counter);
     if let Some(unusual) = counter.unusual.take()
         && let Some((slope_ns, _)) = found
@@ -343,7 +343,7 @@ fn line(of: &OwnTime<'_>, counter: &Counter) -> Option<(f64, [f64; 2])> {
     };
     let mut in_focus = vec![false; of.lifetimes.messages.len()];
     focus.ids.iter().for_each(|&id| in_focus[id as usize] = true);
-    let everyone = || of.estimated.everyone.iter().copied();
+    let everyone = || of.basis.everyone.iter().copied();
     fit(&mut everyone().filter(|&id| !in_focus[id as usize])).or_else(|| fit(&mut everyone()))
 }
 

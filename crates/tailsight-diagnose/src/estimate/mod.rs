@@ -5,6 +5,7 @@
 //! message and to the nanosecond: the sum does not change. Only the thread's own work is moved, and never more than its deviation.
 //! The [`Costs`] of events are also asked for alone: of the messages ahead in a queue, which are in neither cohort.
 
+pub mod basis;
 pub mod classes;
 pub mod counted;
 pub mod later_arrivals;
@@ -17,7 +18,7 @@ use crate::cause::Category;
 use crate::cohorts::Cohort;
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Move, Profile, Slot, Source, slot, slot_of};
-use crate::selection::Estimated;
+use basis::Basis;
 use counted::{Cost, Counter};
 
 /// Where a message's own work is: slots of its own context that count to app-processing.
@@ -138,7 +139,7 @@ struct OwnTime<'a> {
     own: &'a OwnWork,
     cohorts: (&'a Cohort, &'a Cohort),
     /// What it is made of.
-    estimated: &'a Estimated,
+    basis: &'a Basis,
     /// What was moved from it before, by message, ns.
     moved: &'a [i64],
     /// The deviation of what is left, ns.
@@ -165,17 +166,17 @@ pub fn estimate(
     options: &Options,
     profile: &mut Profile,
     cohorts: (&Cohort, &Cohort),
-    estimated: &Estimated,
+    basis: &Basis,
     known: Known<'_>,
 ) -> Estimates {
     let own = OwnWork::new(lifetimes, classification, profile, options.leg);
-    let costs = Costs::new(lifetimes, own, options, cohorts, estimated, known);
+    let costs = Costs::new(lifetimes, own, options, cohorts, basis, known);
     costs.apply(lifetimes, profile, cohorts);
     let deviation = costs.left(lifetimes, cohorts);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
     let classes = (known.same_run && deviation > options.granularity_ns as f64).then(|| {
         let Costs { own, moved, .. } = &costs;
-        let of = OwnTime { lifetimes, options, own, cohorts, estimated, moved, deviation, known };
+        let of = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, known };
         classes::apply(&of, profile)
     });
     let costs = costs.of.into_iter().map(|(counter, cost)| (counter.note, cost)).collect();
@@ -198,7 +199,7 @@ impl Costs {
         own: OwnWork,
         options: &Options,
         cohorts: (&Cohort, &Cohort),
-        estimated: &Estimated,
+        basis: &Basis,
         known: Known<'_>,
     ) -> Costs {
         let mut costs = Costs { own, of: vec![], moved: vec![] };
@@ -208,7 +209,7 @@ impl Costs {
         }
         costs.moved = vec![0; lifetimes.messages.len()];
         let both = cohorts.0.ids.iter().chain(&cohorts.1.ids).copied();
-        let mut asked: Vec<u32> = both.chain(estimated.ids()).collect();
+        let mut asked: Vec<u32> = both.chain(basis.ids()).collect();
         asked.sort_unstable();
         asked.dedup();
         costs.own.look_at(lifetimes, &asked);
@@ -216,14 +217,14 @@ impl Costs {
         let faults = matches!(leg, Leg::Service | Leg::Total).then(|| Counter::faults(lifetimes));
         // A migration brings interrupts with it: it comes first.
         for mut counter in
-            faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, leg, &asked, &estimated.everyone))
+            faults.into_iter().chain(Counter::migrations_and_interrupts(lifetimes, leg, &asked, &basis.everyone))
         {
             let deviation = costs.left(lifetimes, cohorts);
             if !matters(deviation) {
                 break;
             }
             let Costs { own, moved, .. } = &costs;
-            let of = OwnTime { lifetimes, options, own, cohorts, estimated, moved, deviation, known };
+            let of = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, known };
             if let Some(cost) = counted::cost(&of, &mut counter)
                 && !(counter.category == Category::Paging && (known.no_faults)())
             {

@@ -285,7 +285,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
         ("paging", "numa-balancing", "kernel.numa_balancing", "0"),
         ("disk-wait", "write", "vm.dirty_background_ratio", "5"),
         ("nic-delay", "NIC to driver", "net.core.busy_poll", "50"),
-        ("tcp-recovery", "retransmit", "net.core.netdev_max_backlog", "10000"),
+        ("tcp-recovery", "hole", "net.core.netdev_max_backlog", "10000"),
         ("os-threads", "kcompactd0", "vm.compaction_proactiveness", "0"),
     ] {
         let path = format!("/proc/sys/{}", key.replace('.', "/"));
