@@ -9,7 +9,7 @@ use tailsight_lifetime::{Leg, Message};
 
 use crate::Options;
 use crate::cohorts::legs::Latencies;
-use crate::cohorts::{Cohorts, ranked};
+use crate::cohorts::{Cohorts, by_latency, ranked};
 use crate::estimate::basis::Basis;
 use crate::phases::overlaps::Ahead;
 use crate::phases::root;
@@ -37,7 +37,12 @@ impl Selection {
 
     /// The same, of messages of which the latencies were asked for before.
     pub fn with(messages: &[Message], latencies: Latencies, options: &Options) -> Selection {
-        let ranked = ranked(messages, options.leg);
+        let of_leg = latencies.of_leg(options.leg);
+        let ranked = if of_leg.len() == messages.len() {
+            by_latency(of_leg.iter().copied().zip(0..).collect())
+        } else {
+            ranked(messages, options.leg)
+        };
         let basis = Basis::of(messages, &ranked, options);
         Selection { leg: options.leg, latencies, ranked, basis, ahead: Ahead::new(messages) }
     }

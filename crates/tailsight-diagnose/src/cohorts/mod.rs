@@ -50,9 +50,23 @@ impl Cohort {
 
 /// Complete messages by (latency, id).
 pub fn ranked(messages: &[Message], leg: Leg) -> Vec<(u64, u32)> {
-    let mut ranked: Vec<_> = messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
-    ranked.sort_unstable();
-    ranked
+    by_latency(messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect())
+}
+
+/// Sorts messages, (latency, id). Of a run that is no longer than hours and has no more messages than millions both fit into one number, which
+/// is sorted in a third of the time.
+pub(crate) fn by_latency(mut messages: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
+    let (longest, last) = messages.iter().fold((0, 0), |(ns, id), one| (ns | one.0, id | one.1));
+    let id_bits = u32::BITS - last.leading_zeros();
+    if longest.leading_zeros() < id_bits {
+        messages.sort_unstable();
+        return messages;
+    }
+    let mut both: Vec<u64> = messages.iter().map(|&(ns, id)| ns << id_bits | u64::from(id)).collect();
+    both.sort_unstable();
+    let apart = |both: u64| (both >> id_bits, (both & ((1 << id_bits) - 1)) as u32);
+    messages.iter_mut().zip(both).for_each(|(one, both)| *one = apart(both));
+    messages
 }
 
 /// The messages that are compared.
@@ -152,4 +166,25 @@ pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &
     };
     let app = if lifetimes.app.is_empty() { "the target".into() } else { lifetimes.app.clone() };
     Error::NoMessages { app, leg, reasons, advice: advice.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_order_is_that_of_both(
+            few in prop::collection::vec((0u64..50, 0u32..50), 0..80),
+            wide in prop::collection::vec((any::<u64>(), any::<u32>()), 0..80),
+        ) {
+            for messages in [few, wide] {
+                let mut sorted = messages.clone();
+                sorted.sort();
+                prop_assert_eq!(by_latency(messages), sorted);
+            }
+        }
+    }
 }

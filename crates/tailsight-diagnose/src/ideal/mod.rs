@@ -103,18 +103,21 @@ fn latencies_at(messages: &[Message], fit: &Fit, factor: f64) -> Result<Vec<Opti
 
 /// `factor`: messages come so many times as fast.
 fn served(messages: &[Message], fit: &Fit, discipline: Discipline, factor: f64) -> Result<Vec<Option<u64>>, Error> {
-    let mut arrived: Vec<(u64, &Message)> = messages.iter().filter_map(|m| Some((arrival(m)?, m))).collect();
-    arrived.sort_by_key(|(at, m)| (*at, m.id));
-    let first = arrived.first().map_or(0, |(at, _)| *at);
-    let requests = arrived.iter().map(|(at, m)| Request {
+    let mut arrived: Vec<(u64, u32, u32)> = messages.iter().filter_map(|m| Some((arrival(m)?, m.id, m.tid))).collect();
+    // In order already, unless a NIC stamps.
+    if !arrived.is_sorted() {
+        arrived.sort_unstable();
+    }
+    let first = arrived.first().map_or(0, |(at, ..)| *at);
+    let requests = arrived.iter().map(|&(at, _, tid)| Request {
         arrival_ns: first + ((at - first) as f64 / factor).round() as u64,
         service_ns: fit.service_ns,
-        connection: fit.worker_of(m.tid),
+        connection: fit.worker_of(tid),
     });
     let latencies = simulate(requests, Server { workers: fit.workers, discipline }, &mut rng(1, 4))?;
     let mut by_id = vec![None; messages.len()];
-    for ((_, m), ns) in arrived.iter().zip(latencies.ns) {
-        by_id[m.id as usize] = Some(ns + fit.apart_ns);
+    for (&(_, id, _), ns) in arrived.iter().zip(latencies.ns) {
+        by_id[id as usize] = Some(ns + fit.apart_ns);
     }
     Ok(by_id)
 }
@@ -224,12 +227,11 @@ fn notes(lifetimes: &Lifetimes, model: &Fit, ratio: &BTreeMap<String, f64>) -> V
     notes
 }
 
-/// The inherent part of these messages' total latency; `None` of no messages.
-pub fn inherent(messages: &[Message], ids: impl Iterator<Item = u32>, ideal: &[Option<u64>]) -> Option<Inherent> {
+/// The inherent part of the total latency of messages, (latency in ns, id); `None` of no messages.
+pub fn inherent(messages: impl Iterator<Item = (u64, u32)>, ideal: &[Option<u64>]) -> Option<Inherent> {
     let (mut n, mut sum, mut inherent) = (0_u128, 0_u128, 0_u128);
-    for id in ids {
-        let Some((m, Some(ideal))) = messages.get(id as usize).zip(ideal.get(id as usize).copied()) else { continue };
-        let Some(latency) = m.latency(Leg::Total) else { continue };
+    for (latency, id) in messages {
+        let Some(ideal) = ideal.get(id as usize).copied().flatten() else { continue };
         n += 1;
         sum += u128::from(latency);
         inherent += u128::from(latency.min(ideal));

@@ -61,8 +61,7 @@ pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, of
         return;
     }
     let OfRun { model, by_id, mut complete, ideal_ns } = of_run;
-    let messages = &analysis.lifetimes.messages;
-    let inherent = |of: &[(u64, u32)]| inherent(messages, of.iter().map(|(_, id)| *id), &by_id);
+    let inherent = |of: &[(u64, u32)]| inherent(of.iter().copied(), &by_id);
     let all = inherent(&complete);
     let of_focus = ranks(complete.len(), (diagnosis.focus.from, diagnosis.focus.to));
     let focus = inherent(between_ranks(&mut complete, of_focus));

@@ -2,7 +2,7 @@
 
 use syscalls::Sysno;
 use tailsight_diagnose::{Diagnosis, Options, RecordingFacts, diagnose};
-use tailsight_lifetime::{Context, Lifetimes, Part};
+use tailsight_lifetime::{Context, Frame, Lifetimes, Part};
 use tailsight_units::format::signed_duration as human;
 
 use crate::common::{a, foreign, lifetimes, net_rx, options, owner, r, receive, sys};
@@ -43,6 +43,27 @@ fn facts() -> RecordingFacts {
 
 fn diagnosis(options: &Options, facts: &RecordingFacts) -> Diagnosis {
     diagnose(&demo(), options, facts).unwrap()
+}
+
+/// A client's segments are lost on their way here, and counted by the client: the advice was to look at what this host had sent again.
+#[test]
+fn advice_about_lost_segments_goes_by_their_direction() {
+    let advice = |wait: Frame| {
+        let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[wait])];
+        let parts = (0..5000).map(|i| {
+            let mut parts = vec![a(0, 10_000)];
+            parts.extend((i % 100 == 0).then(|| a(1, 5_000_000)));
+            parts
+        });
+        let d = diagnose(&receive(owners, parts.collect()), &options(), &facts()).unwrap();
+        assert_eq!(d.causes[0].category.as_str(), "tcp-recovery");
+        d.causes[0].fix.join("\n")
+    };
+    let (lost_on_the_way_in, sent_again) = (advice(Frame::TcpHole), advice(Frame::TxRecovery));
+    for (here, there) in [("TcpExtTCPOFOQueue", "TcpExtTCPLostRetransmit"), ("netdev_max_backlog", "tc -s qdisc")] {
+        assert!(lost_on_the_way_in.contains(here) && !lost_on_the_way_in.contains(there), "{lost_on_the_way_in}");
+        assert!(sent_again.contains(there) && !sent_again.contains(here), "{sent_again}");
+    }
 }
 
 #[test]

@@ -287,6 +287,8 @@ fn messages_served_out_of_order_are_counted_and_a_cause() {
     let row = d.causes.iter().find(|c| c.name == "later arrivals first").expect("a row");
     assert_eq!((row.category.as_str(), row.deviation_ns), ("hol-blocking", 600_000));
     assert!(row.explanation.starts_with("memcached served later messages first: "), "{}", row.explanation);
+    // Who reads on looks for fairness, and the queue is what is to be made shorter.
+    assert!(row.fix[0].contains("see first why there is a queue"), "{:?}", row.fix);
     assert!((d.causes.iter().map(|c| c.share).sum::<f64>() - 1.0).abs() < 1e-9);
     let json = serde_json::to_value(&d).unwrap();
     assert_eq!(json["messages"]["out_of_order"], 150);

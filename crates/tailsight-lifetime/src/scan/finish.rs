@@ -29,8 +29,7 @@ impl Scanner<'_> {
         let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
         let sent = self.found.sent.iter_mut().map(|(_, m, extra)| (m, extra));
         let outgoing = self.outgoing.finish(&self.flows, all.iter_mut().zip(extras).chain(sent));
-        mark_serving(&self.tree, &mut self.cores, &busy_periods);
-        self.cores.iter_mut().for_each(Core::complete);
+        complete(&mut self.cores, &self.tree, &busy_periods);
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
 
@@ -156,9 +155,9 @@ fn in_order_of_sending(
     sent
 }
 
-/// Marks the segments in which a thread of the target ran inside one of its busy periods. Busy periods begin and end
-/// at events of the thread itself, which are segment borders wherever the thread ran.
-fn mark_serving(tree: &Tree, cores: &mut [Core], periods: &FxHashMap<u32, Vec<BusyPeriod>>) {
+/// Completes the timelines of cores, and marks the segments in which a thread of the target ran inside one of its busy periods. Busy periods
+/// begin and end at events of the thread itself, which are segment borders wherever the thread ran.
+fn complete(cores: &mut [Core], tree: &Tree, periods: &FxHashMap<u32, Vec<BusyPeriod>>) {
     let mut threads: Vec<(&[BusyPeriod], usize)> = Vec::with_capacity(periods.len());
     let mut by_tid: FxHashMap<u32, usize> = FxHashMap::default();
     for (&tid, periods) in periods {
@@ -169,13 +168,13 @@ fn mark_serving(tree: &Tree, cores: &mut [Core], periods: &FxHashMap<u32, Vec<Bu
         (0..tree.len()).map(|node| by_tid.get(&tree.task_of(node as NodeId)).copied()).collect();
     for core in cores {
         threads.iter_mut().for_each(|(_, at)| *at = 0);
-        for segment in &mut core.segments {
-            let Some(thread) = serves[segment.node as usize] else { continue };
+        core.complete(|segment| {
+            let Some(thread) = serves[segment.node as usize] else { return };
             let (periods, at) = &mut threads[thread];
             while periods.get(*at).is_some_and(|w| w.to <= segment.from) {
                 *at += 1;
             }
             segment.serving = periods.get(*at).is_some_and(|w| w.from <= segment.from);
-        }
+        });
     }
 }

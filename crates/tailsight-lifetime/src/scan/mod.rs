@@ -99,6 +99,17 @@ impl Scan {
     }
 }
 
+/// What a thread of the target does.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doing {
+    /// When it entered its send call on TCP, if the kernel shows that.
+    sending: Option<u64>,
+    /// When it ended its last send, if it has received nothing since: it then does other work.
+    last_send: Option<u64>,
+    /// Its last turn to other work.
+    turned: Turn,
+}
+
 /// A thread received a message, or waited for work.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
@@ -129,15 +140,11 @@ struct Scanner<'a> {
     flow_index: FxHashMap<FlowKey, u32>,
     flows: Vec<Flow>,
     found: Found,
-    /// When a thread ended its last send, if it has received nothing since: it then does other work.
-    last_send: FxHashMap<u32, u64>,
-    /// When a thread entered its send call on TCP, if the kernel shows that.
-    sending: FxHashMap<u32, u64>,
+    /// By thread.
+    doing: FxHashMap<u32, Doing>,
     /// Connections that the target opened to other servers, and its calls on them.
     clients: FxHashMap<FlowKey, Replies>,
     outgoing: Outgoing,
-    /// By thread: its last turn to other work.
-    turned: FxHashMap<u32, Turn>,
     /// What is sent to clients that are owed nothing.
     later: Later,
     connections: Connections,
@@ -185,11 +192,9 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         flow_index: FxHashMap::default(),
         flows: Vec::new(),
         found: Found::with_room((events / EVENTS_OF_A_MESSAGE).min(MOST_ROOM)),
-        last_send: FxHashMap::default(),
-        sending: FxHashMap::default(),
+        doing: FxHashMap::default(),
         clients: FxHashMap::default(),
         outgoing: Outgoing::default(),
-        turned: FxHashMap::default(),
         later: Later::default(),
         connections: Connections::default(),
         polled: FxHashSet::default(),
@@ -243,7 +248,7 @@ impl Scanner<'_> {
             Kind::Recv => self.recv(cpu, event),
             // Inside the copy loop: the first event of a call is its start.
             Kind::SendBegin => {
-                self.sending.entry(event.tid).or_insert(event.ts);
+                self.doing.entry(event.tid).or_default().sending.get_or_insert(event.ts);
             }
             Kind::Send => self.sent(event),
             Kind::PeerRecv => self.peer_recv(event),

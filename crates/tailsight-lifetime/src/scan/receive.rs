@@ -84,11 +84,12 @@ impl Scanner<'_> {
         let tid = event.tid;
         // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
         // done for others and as long ago as such a call takes; else the call's end.
-        let turned = self.last_send.remove(&tid).filter(|sent| event.ts - sent < CALL_NS);
+        let doing = self.doing.entry(tid).or_default();
+        let turned = doing.last_send.take().filter(|sent| event.ts - sent < CALL_NS);
+        // A thread that received is in no send call: what began there came to nothing.
+        doing.sending = None;
         let entered = self.threads.syscall_since(tid).or(turned).unwrap_or(event.ts);
         let call = RecvCall { ts: event.ts, entered, cpu, tid };
-        // A thread that received is in no send call: what began there came to nothing.
-        self.sending.remove(&tid);
         self.outgoing.received(tid);
         let key = FlowKey::of(event);
         let range = if key.is_udp() {
@@ -140,7 +141,7 @@ impl Scanner<'_> {
         }
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
-            self.turned.insert(tid, Turn { at: event.ts, of: Some(key) });
+            self.doing.entry(tid).or_default().turned = Turn { at: event.ts, of: Some(key) };
             self.busy_periods.received(tid, entered);
         }
     }
@@ -149,7 +150,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn peer_recv(&mut self, event: &Event) {
         // A thread that received is in no send call.
-        self.sending.remove(&event.tid);
+        self.doing.entry(event.tid).or_default().sending = None;
         self.outgoing.received(event.tid);
         if let Some(same) = self.peers.received(event, &self.facts.sockets) {
             let entered = self.threads.syscall_since(event.tid).unwrap_or(event.ts);
@@ -183,7 +184,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn slept(&mut self, event: &Event) {
         let (tid, nr, ts) = (event.a_lo(), event.c_lo(), event.ts);
-        self.last_send.remove(&tid);
+        self.doing.entry(tid).or_default().last_send = None;
         let for_work = nr != u32::MAX && waits_for_work(nr - 1);
         // Waiting for a disk or for the kernel, the thread is still at what it does.
         if event.b_lo() & 2 == 0 && event.aux & switch_flags::IO_WAIT == 0 {
@@ -196,7 +197,7 @@ impl Scanner<'_> {
             let facts = self.facts;
             let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
             match self.busy_periods.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {
-                Wait::Work => drop(self.turned.insert(tid, Turn { at: ts, of: None })),
+                Wait::Work => self.doing.entry(tid).or_default().turned = Turn { at: ts, of: None },
                 Wait::Data => self.connections.waits(tid, ts),
                 Wait::Other => {}
             }

@@ -44,7 +44,14 @@ impl Scanner<'_> {
     pub(super) fn sent(&mut self, event: &Event) {
         let (tid, key) = (event.tid, FlowKey::of(event));
         // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
-        let begun = self.sending.remove(&tid).or_else(|| self.threads.syscall_since(tid));
+        // A port that became the target's while recording is one that it serves.
+        let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
+        let doing = self.doing.entry(tid).or_default();
+        let turn = doing.turned;
+        let begun = doing.sending.take().or_else(|| self.threads.syscall_since(tid));
+        if !asks {
+            doing.last_send = Some(event.ts);
+        }
         let xmit = if key.is_udp() { self.own_datagram(event, begun) } else { None };
         let queued_key = xmit.map_or(key, |x| x.1.key);
         let queued = self.outgoing.first_of_call(tid, queued_key);
@@ -56,14 +63,12 @@ impl Scanner<'_> {
             ..SendCall::default()
         };
         self.outgoing.sent(key, event);
-        // A port that became the target's while recording is one that it serves.
-        if event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port()) {
+        if asks {
             self.peers.sent(event, queued_key, &self.facts.sockets);
             self.connections.sent(tid, None, event.ts);
             self.asked(call, event, key, xmit.map(|(cpu, packet)| (packet.ts, cpu)));
             return;
         }
-        self.last_send.insert(tid, event.ts);
         self.busy_periods.sent(tid, event.ts);
         if key.is_udp() {
             let call = SendCall { inline_xmit: xmit.map(|(cpu, packet)| (packet.ts, cpu)), ..call };
@@ -73,13 +78,11 @@ impl Scanner<'_> {
             let to = xmit.map(|x| x.1.key).or(dropped.map(|x| x.1)).or(connected);
             let reply = xmit.and_then(|(_, packet)| self.datagram_frame(&packet));
             let sent = (event.c_hi(), event.c_lo());
-            let turned = self.turned.get(&tid).map_or(0, |turn| turn.at);
-            if !self.udp_replies.sent((call, turned), sent, (to, dropped.is_some()), reply, &mut self.found) {
+            if !self.udp_replies.sent((call, turn.at), sent, (to, dropped.is_some()), reply, &mut self.found) {
                 self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
             return;
         }
-        let turn = self.turned.get(&tid).copied().unwrap_or_default();
         self.connections.sent(tid, Some(key), event.ts);
         let flow = self.tcp.entry(key).or_default();
         // To read on from the same connection is no other work: there is room again, or the client sends ahead.

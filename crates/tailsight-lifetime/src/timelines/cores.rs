@@ -383,9 +383,16 @@ impl Core {
         self.by_time.at(&self.segments, ts, |s| s.from)
     }
 
-    /// The timeline is complete: from here on, [`Core::at`] is fast.
-    pub fn complete(&mut self) {
-        self.by_time = TimeIndex::new(&self.segments, |s| s.from);
+    /// The timeline is complete, but for what `last` does to each segment: from here on, [`Core::at`] is fast.
+    pub fn complete(&mut self, mut last: impl FnMut(&mut Segment)) {
+        let ends = self.segments.get(1).zip(self.segments.last()).map(|(second, last)| (second.from, last.from));
+        let Some(ends) = ends else { return self.segments.iter_mut().for_each(last) };
+        let steps = self.segments.len();
+        let begins = self.segments.iter_mut().map(|segment| {
+            last(segment);
+            segment.from
+        });
+        self.by_time = TimeIndex::of(begins, steps, ends);
     }
 }
 

@@ -17,19 +17,23 @@ impl TimeIndex {
     pub fn new<T>(steps: &[T], from: impl Fn(&T) -> u64) -> TimeIndex {
         // What was before the recording begins at 0, far from everything else.
         let (Some(first), Some(last)) = (steps.get(1), steps.last()) else { return TimeIndex::default() };
-        let (first, last) = (from(first), from(last));
-        let buckets = (steps.len() / PER_BUCKET).max(1) as u64;
-        let shift = (u64::BITS - ((last - first) / buckets).leading_zeros()).min(63);
-        let mut before = Vec::with_capacity(((last - first) >> shift) as usize + 2);
+        TimeIndex::of(steps.iter().map(&from), steps.len(), (from(first), from(last)))
+    }
+
+    /// Of the beginnings of so many steps, in order; those of the second and the last are known. All of them are asked for, once.
+    pub fn of(begins: impl Iterator<Item = u64>, steps: usize, (second, last): (u64, u64)) -> TimeIndex {
+        let buckets = (steps / PER_BUCKET).max(1) as u64;
+        let shift = (u64::BITS - ((last - second) / buckets).leading_zeros()).min(63);
+        let mut before = Vec::with_capacity(((last - second) >> shift) as usize + 2);
         before.push(0);
-        for (i, step) in (0u32..).zip(steps) {
-            let bucket = (from(step).saturating_sub(first) >> shift) as usize;
+        for (i, begin) in (0u32..).zip(begins) {
+            let bucket = (begin.saturating_sub(second) >> shift) as usize;
             if bucket >= before.len() {
                 before.resize(bucket + 1, i);
             }
         }
-        before.push(steps.len() as u32);
-        TimeIndex { from: first, shift, before }
+        before.push(steps as u32);
+        TimeIndex { from: second, shift, before }
     }
 
     /// The step that holds at `ts`: the last one that begins by then.
