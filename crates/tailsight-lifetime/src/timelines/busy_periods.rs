@@ -35,11 +35,27 @@ struct Open {
     uncertain_from: Option<u64>,
 }
 
+/// The periods of a thread.
+#[derive(Debug, Default)]
+struct OfThread {
+    open: Option<Open>,
+    closed: Vec<BusyPeriod>,
+}
+
+impl OfThread {
+    fn close(&mut self, at: u64) {
+        if let Some(open) = self.open.take() {
+            let end = open.uncertain_from.unwrap_or(at).min(at).max(open.from);
+            let to = open.sent.filter(|sent| end.saturating_sub(*sent) >= CALL_NS).unwrap_or(end);
+            self.closed.push(BusyPeriod { from: open.from, to });
+        }
+    }
+}
+
 /// The periods of all threads.
 #[derive(Debug, Default)]
 pub struct BusyPeriods {
-    open: FxHashMap<u32, Open>,
-    closed: FxHashMap<u32, Vec<BusyPeriod>>,
+    threads: FxHashMap<u32, OfThread>,
     /// What a sleep waits for, by system call and stack.
     sleeps: FxHashMap<(u32, u32), Wait>,
 }
@@ -58,14 +74,15 @@ pub enum Wait {
 impl BusyPeriods {
     /// A receive call that was entered at `entered` returned messages, or a part of one.
     pub fn received(&mut self, tid: u32, entered: u64) {
-        self.close(tid, entered);
-        self.open.insert(tid, Open { from: entered, sent: None, uncertain_from: None });
+        let thread = self.threads.entry(tid).or_default();
+        thread.close(entered);
+        thread.open = Some(Open { from: entered, sent: None, uncertain_from: None });
     }
 
     /// Another server's answer for a message was received in a call entered at `entered`: the thread goes on with that message.
     /// `same`: it is the one that it worked for.
     pub fn answered(&mut self, tid: u32, entered: u64, same: bool) {
-        match self.open.get_mut(&tid).filter(|_| same) {
+        match self.open(tid).filter(|_| same) {
             // The sleep was the wait for that answer.
             Some(open) => open.uncertain_from = None,
             None => self.received(tid, entered),
@@ -74,7 +91,7 @@ impl BusyPeriods {
 
     /// A send call ended.
     pub fn sent(&mut self, tid: u32, at: u64) {
-        if let Some(open) = self.open.get_mut(&tid) {
+        if let Some(open) = self.open(tid) {
             open.sent = Some(at);
             // The sleep was a wait for something that the thread needed to continue.
             open.uncertain_from = None;
@@ -83,9 +100,15 @@ impl BusyPeriods {
 
     /// A thread entered a system call. If the call waits for more work, the thread has finished what it had.
     pub fn enters(&mut self, tid: u32, nr: u32, at: u64) {
-        if waits_for_work(nr) && self.open.contains_key(&tid) {
-            self.close(tid, at);
+        if waits_for_work(nr)
+            && let Some(thread) = self.threads.get_mut(&tid)
+        {
+            thread.close(at);
         }
+    }
+
+    fn open(&mut self, tid: u32) -> Option<&mut Open> {
+        self.threads.get_mut(&tid)?.open.as_mut()
     }
 
     /// A thread fell asleep in a system call, with the index of its kernel stack and its text. Returns what it waits for.
@@ -102,28 +125,26 @@ impl BusyPeriods {
             _ if stack().is_some_and(|s| RECEIVE_WAITS.iter().any(|f| s.contains(f))) => Wait::Data,
             _ => Wait::Other,
         });
-        match (wait, self.open.get_mut(&tid)) {
-            (Wait::Work, Some(_)) => self.close(tid, at),
-            (Wait::Data, Some(open)) => open.uncertain_from = open.uncertain_from.or(Some(at)),
+        let thread = self.threads.get_mut(&tid).filter(|thread| thread.open.is_some());
+        match (wait, thread) {
+            (Wait::Work, Some(thread)) => thread.close(at),
+            (Wait::Data, Some(OfThread { open: Some(open), .. })) => {
+                open.uncertain_from = open.uncertain_from.or(Some(at));
+            }
             _ => {}
         }
         wait
     }
 
-    fn close(&mut self, tid: u32, at: u64) {
-        if let Some(open) = self.open.remove(&tid) {
-            let end = open.uncertain_from.unwrap_or(at).min(at).max(open.from);
-            let to = open.sent.filter(|sent| end.saturating_sub(*sent) >= CALL_NS).unwrap_or(end);
-            self.closed.entry(tid).or_default().push(BusyPeriod { from: open.from, to });
-        }
-    }
-
     /// The recording ended at `end`. Threads that answered what another had received served it too: since it was received,
     /// or since their reply before. That reply's time becomes `own_from_ns` of the message. Returns the periods, by thread,
     /// in order, none inside another.
-    pub fn finish(mut self, end: u64, messages: &[Message], extras: &mut [Extra]) -> FxHashMap<u32, Vec<BusyPeriod>> {
-        let open: Vec<u32> = self.open.keys().copied().collect();
-        open.into_iter().for_each(|tid| self.close(tid, end));
+    pub fn finish(self, end: u64, messages: &[Message], extras: &mut [Extra]) -> FxHashMap<u32, Vec<BusyPeriod>> {
+        let closed = self.threads.into_iter().map(|(tid, mut thread)| {
+            thread.close(end);
+            (tid, thread.closed)
+        });
+        let mut closed: FxHashMap<u32, Vec<BusyPeriod>> = closed.filter(|(_, periods)| !periods.is_empty()).collect();
         let handed = |m: &Message, e: &Extra| e.send_tid != 0 && e.send_tid != m.tid && m.send_ns != 0;
         let mut by_sender: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
         for (m, e) in messages.iter().zip(&*extras).filter(|(m, e)| handed(m, e)) {
@@ -132,7 +153,7 @@ impl BusyPeriods {
             }
         }
         if by_sender.is_empty() {
-            return self.closed;
+            return closed;
         }
         for (i, e) in extras.iter().enumerate() {
             if let Some(answered) = by_sender.get_mut(&e.send_tid) {
@@ -141,7 +162,7 @@ impl BusyPeriods {
         }
         for (tid, mut answered) in by_sender {
             answered.sort_unstable_by_key(|&i| extras[i].sent_ns);
-            let periods = self.closed.entry(tid).or_default();
+            let periods = closed.entry(tid).or_default();
             let (mut before, mut last) = (0, 0);
             for i in answered {
                 let (m, sent) = (&messages[i], extras[i].sent_ns);
@@ -162,7 +183,7 @@ impl BusyPeriods {
                 overlap
             });
         }
-        self.closed
+        closed
     }
 }
 
