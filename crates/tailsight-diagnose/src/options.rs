@@ -28,6 +28,9 @@ pub struct Options {
     pub more: bool,
     /// Notes about a leg or a focus that was selected automatically.
     pub remarks: Vec<String>,
+    /// Most messages of the reference that the focus is compared with, evenly by latency where it has more: the mean of so many ordinary
+    /// messages is known more exactly than that of the focus, all of which is looked into.
+    pub compared: usize,
     /// About so many complete messages estimates are made of where a run has more, each with the same chance: a tail of one in a hundred
     /// has 100 of 10,000.
     pub estimated: usize,
@@ -48,6 +51,7 @@ impl Default for Options {
             bootstrap_rounds: 500,
             more: false,
             remarks: vec![],
+            compared: 5_000,
             estimated: 10_000,
             seed: 1,
         }

@@ -5,11 +5,12 @@
 //! focus waited behind, and those that estimates are made of ([`Basis`]). Of the same messages and options it is the same whether or
 //! not all of them were divided, and so is the diagnosis.
 
+use tailsight_lifetime::messages::reorder::sort_pairs;
 use tailsight_lifetime::{Leg, Message};
 
 use crate::Options;
 use crate::cohorts::legs::Latencies;
-use crate::cohorts::{Cohorts, by_latency, ranked};
+use crate::cohorts::{Cohorts, even_part, ranked};
 use crate::estimate::basis::Basis;
 use crate::phases::overlaps::Ahead;
 use crate::phases::root;
@@ -39,7 +40,9 @@ impl Selection {
     pub fn with(messages: &[Message], latencies: Latencies, options: &Options) -> Selection {
         let of_leg = latencies.of_leg(options.leg);
         let ranked = if of_leg.len() == messages.len() {
-            by_latency(of_leg.iter().copied().zip(0..).collect())
+            let mut all = of_leg.iter().copied().zip(0..).collect::<Vec<_>>();
+            sort_pairs(&mut all);
+            all
         } else {
             ranked(messages, options.leg)
         };
@@ -55,8 +58,8 @@ impl Selection {
         let mut read = vec![false; messages.len()];
         let mut add = |id: u32| read[id as usize] = true;
         cohorts.focus.ids.iter().chain(&cohorts.reference.ids).copied().for_each(&mut add);
-        let of_typical = self.ranked[median_ranks(self.ranked.len())].iter().chain(slowest_of(&self.ranked));
-        of_typical.for_each(|&(_, id)| add(id));
+        let median = even_part(&self.ranked[median_ranks(self.ranked.len())], options.compared);
+        median.iter().chain(slowest_of(&self.ranked)).for_each(|&(_, id)| add(id));
         self.basis.ids().for_each(&mut add);
         let chains = root::chains(messages, &self.ahead, &cohorts.focus.ids);
         chains.into_iter().flatten().for_each(add);

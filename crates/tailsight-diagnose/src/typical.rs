@@ -11,8 +11,8 @@ use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Role};
 use crate::advice::pathology;
 use crate::categories::unexplained;
 use crate::cause::{Category, Subject, names};
-use crate::cohorts::Cohort;
 use crate::cohorts::focus::{mean, ranks};
+use crate::cohorts::{Cohort, even_part};
 use crate::model::{SlowMessage, Typical, TypicalRow};
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Profile, Source, each_part};
@@ -94,12 +94,12 @@ pub fn typical(
     options: &Options,
     ranked: &[(u64, u32)],
 ) -> Option<Typical> {
-    let range = median_ranks(ranked.len());
-    let (n, all) = (range.len() as u64, ranked.len() as f64);
+    let (range, all) = (median_ranks(ranked.len()), ranked.len() as f64);
+    let cohort = &even_part(&ranked[range.clone()], options.compared)[..];
+    let n = cohort.len() as u64;
     if n == 0 {
         return None;
     }
-    let cohort = &ranked[range.clone()];
     let sum_ns: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
     let sums = sums(lifetimes, classification, options.leg, cohort, sum_ns);
     let queued_ns = queued_ns(lifetimes, options.leg, cohort);
@@ -153,6 +153,9 @@ fn queued_ns(lifetimes: &Lifetimes, leg: Leg, cohort: &[(u64, u32)]) -> u64 {
         .iter()
         .map(|o| o.frames.iter().any(|f| matches!(f, Frame::TxQueued | Frame::TxSocket)))
         .collect();
+    if !waits.contains(&true) {
+        return 0;
+    }
     let waited = |&(_, id): &(u64, u32)| {
         let mut ns = 0;
         each_part(lifetimes, id, leg, |_, part| ns += if waits[part.owner as usize] { part.ns } else { 0 });

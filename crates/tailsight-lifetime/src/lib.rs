@@ -55,7 +55,8 @@ pub struct Lifetimes {
     pub symbols: Vec<String>,
     /// Messages that could not be followed to the receive call, by reason.
     pub incomplete: BTreeMap<Incomplete, u64>,
-    /// Page faults by message: of the thread that answered it, while it worked for it. Empty when there were none.
+    /// Page faults by message: of the thread that answered it, while it worked for it; 0 for those that were not divided. Empty when there
+    /// were none.
     pub faults: Vec<u32>,
     /// Pushes and requests to other servers, in the order of the send calls; not part of `messages`.
     pub sent: Vec<Sent>,
@@ -66,7 +67,7 @@ pub struct Lifetimes {
     /// Where the transmit leg begins.
     pub send_entry: tailsight_trace::meta::SendEntry,
     /// By message: how long its thread served messages that had arrived later and were received before it, ns, all of it `ahead`
-    /// in the receive leg. Empty when no message was overtaken.
+    /// in the receive leg; 0 for those that were not divided. Empty when no message was overtaken.
     pub overtaken: Vec<u64>,
     /// Classes of requests, by [`Message::class`]; empty without a protocol.
     pub classes: Vec<RequestClass>,
@@ -271,11 +272,16 @@ impl Analysis {
             app: facts.app.clone(),
             symbols: facts.symbols.clone(),
             incomplete: std::mem::take(&mut scan.incomplete),
-            faults: std::mem::take(&mut scan.faults),
+            faults: scan.faults.by_message(scan.messages.iter().zip(&scan.extras), divided.as_deref()),
             outgoing: std::mem::take(&mut scan.outgoing),
             numa_moves: scan.numa_moves,
             send_entry: facts.send_entry.clone(),
-            overtaken: std::mem::take(&mut scan.overtaken),
+            overtaken: messages::overtaken::behind_later(
+                &scan.messages,
+                divided.as_deref(),
+                &scan.busy_periods,
+                &scan.threads,
+            ),
             classes: std::mem::take(&mut scan.classes),
             framing: scan.framing.take(),
             nic: std::mem::take(&mut scan.nic),

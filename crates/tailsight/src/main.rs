@@ -33,9 +33,6 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use cli::{Cli, Command};
 
-#[global_allocator]
-static ALLOCATOR: memory::Allocator = memory::Allocator;
-
 /// The results of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {

@@ -8,6 +8,7 @@ pub mod legs;
 
 use std::collections::BTreeMap;
 
+use tailsight_lifetime::messages::reorder::sort_pairs;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message};
 
@@ -50,23 +51,15 @@ impl Cohort {
 
 /// Complete messages by (latency, id).
 pub fn ranked(messages: &[Message], leg: Leg) -> Vec<(u64, u32)> {
-    by_latency(messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect())
+    let mut ranked: Vec<(u64, u32)> = messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
+    sort_pairs(&mut ranked);
+    ranked
 }
 
-/// Sorts messages, (latency, id). Of a run that is no longer than hours and has no more messages than millions both fit into one number, which
-/// is sorted in a third of the time.
-pub(crate) fn by_latency(mut messages: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
-    let (longest, last) = messages.iter().fold((0, 0), |(ns, id), one| (ns | one.0, id | one.1));
-    let id_bits = u32::BITS - last.leading_zeros();
-    if longest.leading_zeros() < id_bits {
-        messages.sort_unstable();
-        return messages;
-    }
-    let mut both: Vec<u64> = messages.iter().map(|&(ns, id)| ns << id_bits | u64::from(id)).collect();
-    both.sort_unstable();
-    let apart = |both: u64| (both >> id_bits, (both & ((1 << id_bits) - 1)) as u32);
-    messages.iter_mut().zip(both).for_each(|(one, both)| *one = apart(both));
-    messages
+/// So many of a list, evenly over all of it; all where there are no more.
+pub(crate) fn even_part<T: Copy>(all: &[T], most: usize) -> Vec<T> {
+    let n = all.len().min(most);
+    (0..n).map(|i| all[i * all.len() / n]).collect()
 }
 
 /// The messages that are compared.
@@ -74,7 +67,7 @@ pub(crate) fn by_latency(mut messages: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
 pub struct Cohorts {
     /// The messages under study.
     pub focus: Cohort,
-    /// Those that they are compared with.
+    /// Those that they are compared with: at most [`Options::compared`] of their slice.
     pub reference: Cohort,
     /// The focus as a slice of the latencies.
     pub focus_slice: Slice,
@@ -93,7 +86,11 @@ impl Cohorts {
             None => (ranked, options.reference, "reference"),
             Some(others) => (others, options.focus, "against"),
         };
-        let reference = Cohort::of(&of[enough(of.len(), quantiles, name)?]);
+        let reference = &of[enough(of.len(), quantiles, name)?];
+        let reference = match others {
+            None => Cohort::of(&even_part(reference, options.compared)),
+            Some(_) => Cohort::of(reference),
+        };
         let slice =
             |cohort: &Cohort, (from, to)| Slice { from, to, messages: cohort.len() as u64, mean_ns: cohort.mean_ns() };
         let (focus_slice, reference_slice) = (slice(&focus, options.focus), slice(&reference, quantiles));
@@ -170,21 +167,16 @@ pub fn nothing(lifetimes: &Lifetimes, leg: Leg, counts: &MessageCounts, facts: &
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
-    proptest! {
-        #[test]
-        fn the_order_is_that_of_both(
-            few in prop::collection::vec((0u64..50, 0u32..50), 0..80),
-            wide in prop::collection::vec((any::<u64>(), any::<u32>()), 0..80),
-        ) {
-            for messages in [few, wide] {
-                let mut sorted = messages.clone();
-                sorted.sort();
-                prop_assert_eq!(by_latency(messages), sorted);
-            }
-        }
+    #[test]
+    fn a_part_of_a_list_is_even_and_all_of_a_short_one() {
+        let all: Vec<u32> = (0..1_000).collect();
+        assert_eq!(even_part(&all, 1_000), all);
+        assert_eq!(even_part(&all, 5_000), all);
+        assert_eq!(even_part(&all, 4), [0, 250, 500, 750]);
+        let some = even_part(&all, 300);
+        assert!(some.len() == 300 && some.windows(2).all(|two| (3..=4).contains(&(two[1] - two[0]))));
+        assert!(even_part(&all[..0], 7).is_empty() && even_part(&all, 0).is_empty());
     }
 }

@@ -7,6 +7,7 @@ use tailsight_lifetime::{Lifetimes, Message};
 use tailsight_stats::random::mix;
 
 use crate::Options;
+use crate::cohorts::even_part;
 
 /// Fewest messages of a class that say what is usual for it.
 const FEWEST: usize = 40;
@@ -91,7 +92,5 @@ fn usual(messages: &[Message], ranked: &[(u64, u32)]) -> [Usual; KEYS.len()] {
 
 /// The middle of the messages of a class, or an even part of it.
 fn middle(ids: &[u32]) -> Vec<u32> {
-    let middle = &ids[ids.len() * 4 / 10..ids.len() * 6 / 10];
-    let n = middle.len().min(MOST);
-    (0..n).map(|i| middle[i * middle.len() / n]).collect()
+    even_part(&ids[ids.len() * 4 / 10..ids.len() * 6 / 10], MOST)
 }

@@ -16,7 +16,7 @@ use super::peel::Named;
 use super::what_if::WhatIf;
 use super::{Fit, Known, fit, inherent, keyed, latencies};
 use crate::Error;
-use crate::cohorts::focus::ranks;
+use crate::cohorts::focus::{percentiles, ranks};
 use crate::diagnose::CauseOf;
 use crate::model::{Cause, Diagnosis, TakenOut, Without};
 
@@ -49,8 +49,9 @@ pub fn of_run(analysis: &Analysis) -> Option<OfRun> {
     let model = fit(&analysis.lifetimes, &analysis.work(), &Known::default()).ok()?;
     let by_id = latencies(messages, &model).ok()?;
     let complete: Vec<(u64, u32)> = messages.iter().filter_map(|m| Some((m.latency(Leg::Total)?, m.id))).collect();
-    let ideal = complete.iter().filter_map(|(_, id)| by_id[*id as usize]);
-    let ideal_ns = keyed(&Sorted::new(ideal.collect()), &PERCENTILES);
+    let mut ideal: Vec<u64> = complete.iter().filter_map(|(_, id)| by_id[*id as usize]).collect();
+    let mut ideal_ns = percentiles(&mut ideal);
+    ideal_ns.remove("max");
     Some(OfRun { model, by_id, complete, ideal_ns })
 }
 

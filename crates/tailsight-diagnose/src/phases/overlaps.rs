@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_lifetime::messages::reorder::sort_pairs;
 use tailsight_lifetime::{Context, Frame, Leg, Message, Owner};
 
 /// Most ids of messages ahead that are listed for one message.
@@ -32,8 +33,7 @@ impl Ahead {
             let received = of_thread.iter().filter(|m| m.recv_ns != 0).map(|m| (m.recv_ns, m.id));
             by_thread.entry(of_thread[0].tid).or_default().extend(received);
         }
-        // Nearly in order already, which this sort makes use of.
-        by_thread.values_mut().for_each(|all| all.sort());
+        by_thread.values_mut().for_each(|all| sort_pairs(all));
         Ahead { by_thread }
     }
 

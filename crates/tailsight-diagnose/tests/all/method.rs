@@ -158,6 +158,24 @@ fn a_sample_of_the_messages_gives_the_estimate_of_all() {
     }
 }
 
+/// Of a reference that is larger an even part is compared: the causes and their sizes are those of all of it.
+#[test]
+fn a_part_of_the_reference_gives_the_comparison_of_all() {
+    let l = faulting(700);
+    let all = diagnose(&l, &Options { leg: Leg::Service, ..options() }, &RecordingFacts::default()).expect("causes");
+    let options = Options { leg: Leg::Service, compared: 100, ..options() };
+    let some = diagnose(&l, &options, &RecordingFacts::default()).expect("causes");
+    assert_eq!((all.reference.messages, some.reference.messages), (400, 100));
+    assert_eq!((all.focus.messages, all.focus.mean_ns), (some.focus.messages, some.focus.mean_ns));
+    let typical = |d: &Diagnosis| d.typical.as_ref().map(|t| (t.messages, t.from, t.to)).expect("a median message");
+    assert_eq!((typical(&all), typical(&some)), ((400, 0.45, 0.55), (100, 0.45, 0.55)));
+    adds_up(&some);
+    let first = |d: &Diagnosis| (d.causes[0].category, d.causes[0].name.clone());
+    assert_eq!(first(&all), first(&some));
+    let [more, less] = [&all, &some].map(|d| d.causes[0].deviation_ns as f64);
+    assert!((less / more - 1.0).abs() < 0.01, "{less} of {more} ns");
+}
+
 /// A heavy class of requests is no anomaly of its messages: that there are more of them in the focus is the cause.
 #[test]
 fn classes_are_compared_with_their_like() {
@@ -183,6 +201,7 @@ proptest! {
     fn moved_time_adds_up(
         messages in prop::collection::vec((0..40u32, 0..3u32, 0..90_000u64, 0..5_000u64), 400),
         leg in prop::sample::select(vec![Leg::Service, Leg::Total]),
+        compared in 20..60_usize,
     ) {
         let parts = messages.iter().map(|&(faults, size, own, other)| {
             let own = own / 50 + u64::from(faults) * 600 + u64::from(size) * 9_000;
@@ -191,7 +210,7 @@ proptest! {
         let mut l = lifetimes(owners(), parts.collect());
         l.faults = messages.iter().map(|m| m.0).collect();
         l.messages.iter_mut().zip(&messages).for_each(|(m, from)| m.bytes = 64 << (2 * from.1));
-        let options = Options { leg, focus: (0.9, 1.0), ..options() };
+        let options = Options { leg, focus: (0.9, 1.0), compared, ..options() };
         let d = diagnose(&l, &options, &RecordingFacts::default()).unwrap();
         adds_up(&d);
         let own: i64 = d.causes.iter().filter(|c| ["app-processing", "paging"].contains(&c.category.as_str())).map(|c| c.deviation_ns).sum();

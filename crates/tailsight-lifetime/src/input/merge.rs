@@ -92,8 +92,9 @@ pub fn in_time_order<S: Source>(sources: &mut [&mut S], mut each: impl FnMut(u16
         }
     }
     heads.sort_unstable_by(|a, b| b.cmp(a)); // the earliest last, where popping is cheap
-    while let Some((_, i, mut at)) = heads.pop() {
-        let limit = heads.last().map_or(u64::MAX, |h| h.0);
+    while let Some(&(_, i, mut at)) = heads.last() {
+        let last = heads.len() - 1;
+        let limit = heads[..last].last().map_or(u64::MAX, |h| h.0);
         let source = &mut *sources[i];
         let cpu = source.cpu() as u16;
         loop {
@@ -102,12 +103,18 @@ pub fn in_time_order<S: Source>(sources: &mut [&mut S], mut each: impl FnMut(u16
             at += burst.map(|event| each(cpu, event)).count();
             if let Some(next) = source.ready().get(at) {
                 let head = (next.ts, i, at);
-                let place = heads.partition_point(|h| *h > head);
-                heads.insert(place, head);
+                let place = heads[..last].partition_point(|h| *h > head);
+                heads[last] = head;
+                // Mostly the next source's turn: two heads change places, without a call that moves memory.
+                match &mut heads[place..] {
+                    [next, head] => std::mem::swap(next, head),
+                    several => several.rotate_right(1),
+                }
                 break;
             }
             at = 0;
             if !source.advance()? {
+                heads.pop();
                 break;
             }
         }

@@ -139,6 +139,9 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> Vec<Cycle> {
     for push in pushes.into_iter().filter(|p| found.sent[p.at].1.send_ns != 0) {
         by_flow.entry(found.sent[push.at].1.flow).or_default().push(push);
     }
+    if by_flow.is_empty() {
+        return vec![];
+    }
     let mut messages: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     let mut is_pushed = vec![false; flows.len()];
     by_flow.keys().for_each(|&flow| is_pushed[flow as usize] = true);

@@ -28,8 +28,13 @@ impl FaultCounts {
         all[first..].iter().take_while(|t| **t < to).count() as u32
     }
 
-    /// By message: page faults of the thread that answered it, while it worked for it. Empty when there were none.
-    pub fn by_message<'a>(&self, messages: impl Iterator<Item = (&'a Message, &'a Extra)>) -> Vec<u32> {
+    /// By message: page faults of the thread that answered it, while it worked for it, of the `wanted` ones (by message) or of all. Empty
+    /// when there were none.
+    pub fn by_message<'a>(
+        &self,
+        messages: impl Iterator<Item = (&'a Message, &'a Extra)>,
+        wanted: Option<&[bool]>,
+    ) -> Vec<u32> {
         if self.faults.is_empty() {
             return Vec::new();
         }
@@ -37,7 +42,9 @@ impl FaultCounts {
             let (from, to) = m.ends(Leg::Service)?;
             Some(self.faults(extra.send_tid, from.max(extra.own_from_ns), to))
         };
-        messages.map(|both| of(both).unwrap_or(0)).collect()
+        let is_wanted = |i: usize| wanted.is_none_or(|wanted| wanted[i]);
+        let of = |(i, both)| if is_wanted(i) { of(both).unwrap_or(0) } else { 0 };
+        messages.enumerate().map(of).collect()
     }
 }
 
@@ -56,7 +63,9 @@ mod tests {
         let extra = Extra { send_tid: 7, own_from_ns: 15, ..Extra::default() };
         // Not answered: no service leg.
         let unanswered = Message { recv_ns: 5, ..Message::default() };
-        assert_eq!(counts.by_message([(&m, &extra), (&unanswered, &extra)].into_iter()), [2, 0]);
-        assert!(FaultCounts::default().by_message([(&m, &extra)].into_iter()).is_empty());
+        let messages = || [(&m, &extra), (&unanswered, &extra), (&m, &extra)].into_iter();
+        assert_eq!(counts.by_message(messages(), None), [2, 0, 2]);
+        assert_eq!(counts.by_message(messages(), Some(&[true, true, false])), [2, 0, 0]);
+        assert!(FaultCounts::default().by_message(messages(), None).is_empty());
     }
 }

@@ -41,6 +41,19 @@ pub struct Extra {
     pub sent_ns: u64,
     /// When the reply's last byte came to a queueing discipline; 0 when that was not recorded.
     pub queued_ns: u64,
+    /// In a batch: when the reply before this one was sent; until then its thread worked for others.
+    pub own_from_ns: u64,
+    /// TCP: the sequence number after the last byte of its reply, when `sent_ns` is known.
+    pub reply_end: u32,
+    /// Its place in the [`UncommonList`], counted from 1; 0: it is not there.
+    pub uncommon: u32,
+}
+
+const _: () = assert!(size_of::<Extra>() == 40);
+
+/// What few messages have. Kept apart, so that it takes no memory of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncommon {
     /// While the reply waited in its socket, the connection was repairing a loss.
     pub repairing: bool,
     /// When a packet of the flow was dropped on its way out, between the send call and the hand-over; else 0.
@@ -49,14 +62,36 @@ pub struct Extra {
     pub drop_reason: u32,
     /// Until when bytes before its own were missing (with `flags::HELD`).
     pub held_until_ns: u64,
-    /// In a batch: when the reply before this one was sent; until then its thread worked for others.
-    pub own_from_ns: u64,
     /// A request over several segments: when the last of them was first seen; 0 for others.
     pub arrived_ns: u64,
     /// A request over several receive calls: when the first of them was entered, if it returned nothing else; else 0.
     pub began_ns: u64,
-    /// TCP: the sequence number after the last byte of its reply, when `sent_ns` is known.
-    pub reply_end: u32,
+}
+
+impl Uncommon {
+    /// Nothing uncommon.
+    pub const NONE: Uncommon =
+        Uncommon { repairing: false, dropped_ns: 0, drop_reason: 0, held_until_ns: 0, arrived_ns: 0, began_ns: 0 };
+}
+
+/// What few messages have, for those that have it.
+#[derive(Clone, Debug, Default)]
+pub struct UncommonList(Vec<Uncommon>);
+
+impl UncommonList {
+    /// Of a message.
+    pub fn of(&self, extra: &Extra) -> &Uncommon {
+        (extra.uncommon as usize).checked_sub(1).and_then(|place| self.0.get(place)).unwrap_or(&Uncommon::NONE)
+    }
+
+    /// To be filled in for a message.
+    pub fn entry(&mut self, extra: &mut Extra) -> &mut Uncommon {
+        if extra.uncommon == 0 {
+            self.0.push(Uncommon::NONE);
+            extra.uncommon = self.0.len() as u32;
+        }
+        &mut self.0[extra.uncommon as usize - 1]
+    }
 }
 
 /// Messages found so far, in the order of their receive calls.
@@ -66,6 +101,8 @@ pub struct Found {
     pub messages: Vec<Message>,
     /// Beside each message.
     pub extras: Vec<Extra>,
+    /// What few of the messages have.
+    pub uncommon: UncommonList,
     /// Messages that were not followed to a receive call, by reason.
     pub incomplete: BTreeMap<Incomplete, u64>,
     /// Classes of requests.

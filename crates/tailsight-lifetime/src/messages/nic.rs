@@ -273,6 +273,9 @@ impl NicUse {
             d.used = d.stamped > 0 && d.stamped as f64 >= NEARLY_ALL * d.messages as f64;
         }
         let (from_nic, to_nic) = (self.received.used, self.sent.used);
+        if !from_nic && !to_nic {
+            return vec![false; messages.len()];
+        }
         let each = |m: &mut Message| {
             m.flags |= if from_nic { flags::FROM_NIC } else { 0 };
             m.flags |= if to_nic { flags::TO_NIC } else { 0 };

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use tailsight_trace::event::flow_flags;
 use tailsight_trace::{Event, FlowKey};
 
-use crate::messages::Extra;
+use crate::messages::{Extra, UncommonList};
 use crate::model::{Flow, Message, flags};
 
 /// Packets that one flow has in queueing disciplines at most, before the oldest are forgotten.
@@ -130,12 +130,13 @@ impl Outgoing {
         self,
         flows: &[Flow],
         messages: impl Iterator<Item = (&'a mut Message, &'a mut Extra)>,
+        uncommon: &mut UncommonList,
     ) -> Counts {
         if !self.flows.is_empty() {
             for (m, extra) in messages {
                 let key = &flows[m.flow as usize].key;
                 if let Some(out) = self.flows.get(key) {
-                    out.tell(m, extra, key.is_udp());
+                    out.tell((m, extra), uncommon, key.is_udp());
                 }
             }
         }
@@ -144,7 +145,7 @@ impl Outgoing {
 }
 
 impl Out {
-    fn tell(&self, m: &mut Message, extra: &mut Extra, udp: bool) {
+    fn tell(&self, (m, extra): (&mut Message, &mut Extra), uncommon: &mut UncommonList, udp: bool) {
         if m.send_ns == 0 {
             return;
         }
@@ -166,16 +167,20 @@ impl Out {
         let until = if extra.queued_ns == 0 { m.xmit_ns } else { extra.queued_ns };
         // A datagram is not sent again: if one left, another one was dropped.
         if let Some(&(ts, reason)) = dropped.filter(|d| d.0 <= until && !udp) {
-            (extra.dropped_ns, extra.drop_reason) = (ts, reason);
+            let uncommon = uncommon.entry(extra);
+            (uncommon.dropped_ns, uncommon.drop_reason) = (ts, reason);
         }
         let again = self.retransmitted[self.retransmitted.partition_point(|ts| *ts < extra.sent_ns)..].first();
-        extra.repairing = again.is_some_and(|ts| *ts <= until) || self.repairing.binary_search(&extra.sent_ns).is_ok();
+        if again.is_some_and(|ts| *ts <= until) || self.repairing.binary_search(&extra.sent_ns).is_ok() {
+            uncommon.entry(extra).repairing = true;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::Uncommon;
     use tailsight_trace::event::Kind;
 
     const KEY: FlowKey = FlowKey { addrs: 1, ports: 11211 << 16 | 4000, proto: 0 };
@@ -186,12 +191,13 @@ mod tests {
     }
 
     /// A reply sent from 100 to 110 whose last byte was given to the driver at `xmit`.
-    fn told(out: Outgoing, xmit: u64) -> (Message, Extra) {
+    fn told(out: Outgoing, xmit: u64) -> (Message, Extra, Uncommon) {
         let mut m = Message { send_ns: 100, xmit_ns: xmit, ..Message::default() };
         let mut extra = Extra { sent_ns: 110, send_tid: 7, ..Extra::default() };
         let flow = Flow { key: KEY, name: String::new(), messages: 1 };
-        out.finish(&[flow], std::iter::once((&mut m, &mut extra)));
-        (m, extra)
+        let mut uncommon = UncommonList::default();
+        out.finish(&[flow], std::iter::once((&mut m, &mut extra)), &mut uncommon);
+        (m, extra, *uncommon.of(&extra))
     }
 
     #[test]
@@ -214,14 +220,14 @@ mod tests {
         let with = |ts, xmit| {
             let mut out = Outgoing::default();
             out.retransmitted(&event(ts, Kind::TcpRetransmit, 0, 900, 100));
-            told(out, xmit).1.repairing
+            told(out, xmit).2.repairing
         };
         assert!(!with(109, 200), "before the call had ended: its own thread's time");
         assert!(with(110, 200) && with(200, 200));
         assert!(!with(201, 200), "after the reply was handed over");
         let mut out = Outgoing::default();
         out.sent(KEY, &event(110, Kind::Send, flow_flags::RECOVERY, 1000, 100));
-        assert!(told(out, 200).1.repairing, "the repair had begun before");
+        assert!(told(out, 200).2.repairing, "the repair had begun before");
     }
 
     #[test]
@@ -234,8 +240,13 @@ mod tests {
         });
         let mut m = Message { send_ns: 100, xmit_ns: 900, ..Message::default() };
         let mut extra = Extra { sent_ns: 110, ..Extra::default() };
-        out.finish(&[Flow { key, name: String::new(), messages: 1 }], std::iter::once((&mut m, &mut extra)));
-        assert_eq!((extra.dropped_ns, m.flags), (0, 0), "that one was sent after it, and nobody sends it again");
+        let (flow, mut uncommon) = (Flow { key, name: String::new(), messages: 1 }, UncommonList::default());
+        out.finish(&[flow], std::iter::once((&mut m, &mut extra)), &mut uncommon);
+        assert_eq!(
+            (uncommon.of(&extra).dropped_ns, m.flags),
+            (0, 0),
+            "that one was sent after it, and nobody sends it again"
+        );
     }
 
     /// A recording of an emulated igb said that 154 of 261 replies had been dropped, all of which the NIC had sent.
@@ -258,8 +269,8 @@ mod tests {
         let with = |ts, xmit| {
             let mut out = Outgoing::default();
             out.dropped(&event(ts, Kind::SkbDrop, flow_flags::OUT, 1000, 100 | 65 << 32));
-            let (m, extra) = told(out, xmit);
-            (extra.dropped_ns, extra.drop_reason, m.flags & flags::REPLY_DROPPED != 0)
+            let (m, _, uncommon) = told(out, xmit);
+            (uncommon.dropped_ns, uncommon.drop_reason, m.flags & flags::REPLY_DROPPED != 0)
         };
         assert_eq!(with(99, 200), (0, 0, false));
         assert_eq!(with(105, 200), (105, 65, false));

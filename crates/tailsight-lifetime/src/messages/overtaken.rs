@@ -14,34 +14,53 @@ use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::threads::{State, Threads};
 use crate::timelines::time_index::TimeIndex;
 
-/// Marks messages and returns the time by message; empty when none was overtaken.
-pub fn mark(messages: &mut [Message], periods: &FxHashMap<u32, Vec<BusyPeriod>>, threads: &Threads) -> Vec<u64> {
-    let (mut first, mut any) = (u64::MAX, false);
+/// Marks the messages that were overtaken.
+pub fn mark(messages: &mut [Message]) {
+    let mut first = u64::MAX;
     for m in messages.iter_mut().rev().filter(|m| m.recv_ns != 0) {
         if first < m.recv_ns {
             m.flags |= flags::OVERTAKEN;
-            any = true;
         }
         first = first.min(m.recv_ns);
     }
-    if !any {
+}
+
+/// The time behind later arrivals by message, ns, of the `wanted` ones (by message), or of all that are marked; empty when there are none.
+pub fn behind_later(
+    messages: &[Message],
+    wanted: Option<&[bool]>,
+    periods: &FxHashMap<u32, Vec<BusyPeriod>>,
+    threads: &Threads,
+) -> Vec<u64> {
+    let asked = |i: usize| messages[i].flags & flags::OVERTAKEN != 0 && wanted.is_none_or(|wanted| wanted[i]);
+    if !(0..messages.len()).any(asked) {
         return vec![];
     }
     let mut out = vec![0; messages.len()];
     let mut by_thread: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
-    for (i, m) in messages.iter().enumerate().filter(|(_, m)| m.recv_ns != 0) {
-        by_thread.entry(m.tid).or_default().push(i);
+    let mut next = 0;
+    // Messages of one thread mostly follow one another.
+    for of_thread in messages.chunk_by(|a, b| a.tid == b.tid) {
+        let received = (next..).zip(of_thread).filter(|(_, m)| m.recv_ns != 0).map(|(i, _)| i);
+        by_thread.entry(of_thread[0].tid).or_default().extend(received);
+        next += of_thread.len();
     }
     for (tid, of) in by_thread {
         if let Some(periods) = periods.get(&tid) {
-            thread(messages, &of, periods, |from, to| running(threads, tid, from, to), &mut out);
+            thread(messages, (&of, asked), periods, |from, to| running(threads, tid, from, to), &mut out);
         }
     }
     out
 }
 
-/// One thread: `of` are its messages, in order of arrival.
-fn thread(messages: &[Message], of: &[usize], periods: &[BusyPeriod], ran: impl Fn(u64, u64) -> u64, out: &mut [u64]) {
+/// One thread: `of` are its messages, in order of arrival, and those of them that are asked for.
+fn thread(
+    messages: &[Message],
+    (of, asked): (&[usize], impl Fn(usize) -> bool),
+    periods: &[BusyPeriod],
+    ran: impl Fn(u64, u64) -> u64,
+    out: &mut [u64],
+) {
     // How many begin by a time; no period is inside another, so one more at most of those has not ended by then.
     let begins = TimeIndex::new(periods, |w| w.from);
     let begun = |ts: u64| begins.at(periods, ts, |w| w.from).map_or(0, |last| last + 1);
@@ -52,9 +71,8 @@ fn thread(messages: &[Message], of: &[usize], periods: &[BusyPeriod], ran: impl 
         let last = begun.saturating_sub(usize::from(begun > 0 && periods[begun - 1].to > m.recv_enter_ns));
         first..last.max(first)
     };
-    let overtaken = |i: &usize| messages[*i].flags & flags::OVERTAKEN != 0;
     let all: Vec<(usize, Range<usize>)> =
-        of.iter().copied().filter(overtaken).map(|i| (i, waited(&messages[i]))).collect();
+        of.iter().copied().filter(|&i| asked(i)).map(|i| (i, waited(&messages[i]))).collect();
     let (Some(first), Some(last)) = (all.iter().map(|(_, r)| r.start).min(), all.iter().map(|(_, r)| r.end).max())
     else {
         return;
@@ -83,8 +101,8 @@ fn thread(messages: &[Message], of: &[usize], periods: &[BusyPeriod], ran: impl 
         }
         return;
     }
-    let mut latest: Vec<usize> = (0..periods.len()).filter(|&w| arrived[w] != u64::MAX).collect();
-    latest.sort_unstable_by_key(|&w| std::cmp::Reverse(arrived[w]));
+    let mut latest: Vec<(u64, usize)> = arrived.iter().copied().zip(0..).filter(|(at, _)| *at != u64::MAX).collect();
+    latest.sort_unstable_by_key(|&(at, _)| std::cmp::Reverse(at));
     let mut next = latest.into_iter().peekable();
     // Sums over periods in time, of those that arrived later than the message at hand (a Fenwick tree).
     let mut tree = vec![0u64; periods.len() + 1];
@@ -97,7 +115,7 @@ fn thread(messages: &[Message], of: &[usize], periods: &[BusyPeriod], ran: impl 
         sum
     };
     for (i, range) in all.into_iter().rev() {
-        while let Some(w) = next.next_if(|&w| arrived[w] > messages[i].driver_ns) {
+        while let Some((_, w)) = next.next_if(|&(at, _)| at > messages[i].driver_ns) {
             let ns = ran(periods[w].from, periods[w].to);
             let mut at = w + 1;
             while at < tree.len() {
@@ -162,9 +180,15 @@ mod tests {
             }
             let of: Vec<usize> = (0..messages.len()).collect();
             let mut out = vec![0; messages.len()];
-            thread(&messages, &of, &periods, |from, to| to - from, &mut out);
+            thread(&messages, (&of, |_| true), &periods, |from, to| to - from, &mut out);
             for (i, &ns) in out.iter().enumerate() {
                 prop_assert_eq!(ns, plainly(&messages, &of, &periods, i));
+            }
+            // Of a part of them: the same.
+            let mut some = vec![0; messages.len()];
+            thread(&messages, (&of, |i| i % 7 == 3), &periods, |from, to| to - from, &mut some);
+            for (i, &ns) in some.iter().enumerate() {
+                prop_assert_eq!(ns, if i % 7 == 3 { out[i] } else { 0 });
             }
         }
     }

@@ -275,12 +275,14 @@ impl Receiver {
                 message.handoff_ns = p.stack_ns;
                 message.handoff_cpu = p.stack_cpu;
             }
+            let mut extra = Extra { stack_cpu: p.stack_cpu, ..Extra::default() };
             // Bytes behind a hole are readable when the last of those before them came.
             self.whole_ns = self.whole_ns.max(p.again_ns.max(p.stack_ns));
             if self.whole_ns > p.stack_ns && self.whole_ns <= message.handoff_ns {
                 message.flags |= flags::HELD;
+                found.uncommon.entry(&mut extra).held_until_ns = self.whole_ns;
             }
-            found.add(message, Extra { stack_cpu: p.stack_cpu, held_until_ns: self.whole_ns, ..Extra::default() });
+            found.add(message, extra);
             self.pending.pop_front();
             self.handed = self.handed.saturating_sub(1);
         }

@@ -150,9 +150,9 @@ impl Partition {
         self.sum.begin();
         let mut pieces = std::mem::take(&mut self.pieces);
         path::pieces(scan, message, extra, leg, &mut pieces);
-        for piece in pieces.drain(..) {
+        for piece in &pieces {
             let sum = &mut self.sum;
-            let line = match piece {
+            let line = match *piece {
                 Piece::Others { tid, from, to } if from < to => {
                     Some((self.timelines.thread(scan, owners, tid, from), from, to))
                 }
@@ -175,10 +175,11 @@ impl Partition {
                             sum.add(out, span.role, span.owner, span.to_ns - span.from_ns, u32::from(span.begins));
                         }
                     };
-                    Walk { scan, owners, each }.piece(piece);
+                    Walk { scan, owners, each }.piece(*piece);
                 }
             }
         }
+        pieces.clear();
         for (role, hooks) in [Role::R, Role::A].into_iter().zip(std::mem::take(&mut self.sum.hooks)) {
             if hooks.0 > 0 {
                 self.sum.add(out, role, owners.profiler(), hooks.0, hooks.1);

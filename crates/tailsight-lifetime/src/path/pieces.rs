@@ -3,8 +3,8 @@
 //! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
 
 use super::holder::{self, Held};
-use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
+use crate::messages::{Extra, Uncommon};
 use crate::model::{Frame, Leg, Message, Role, flags};
 use crate::scan::Scan;
 use crate::timelines::threads::{Sleep, State, Thread, Waker};
@@ -165,6 +165,7 @@ pub const LONG_NS: u64 = 200_000;
 /// The pieces of one measured leg, in order; none if the leg was not seen.
 pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<Piece>) {
     let Some((from, to)) = m.ends(leg) else { return };
+    let uncommon = scan.uncommon.of(extra);
     match leg {
         Leg::Receive => {
             let nic = from;
@@ -174,12 +175,12 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             }
             let handoff = m.handoff_ns.clamp(from, to);
             let held = m.flags & flags::HELD != 0;
-            if !held && extra.arrived_ns == 0 {
+            if !held && uncommon.arrived_ns == 0 {
                 out.push(Piece::Core { cpu: extra.stack_cpu, from, to: handoff });
             } else {
                 let begun = m.stack_ns.clamp(from, handoff);
-                let arrived = extra.arrived_ns.clamp(begun, handoff);
-                let whole = if held { extra.held_until_ns.clamp(arrived, handoff) } else { arrived };
+                let arrived = uncommon.arrived_ns.clamp(begun, handoff);
+                let whole = if held { uncommon.held_until_ns.clamp(arrived, handoff) } else { arrived };
                 out.push(Piece::Core { cpu: extra.stack_cpu, from, to: begun });
                 out.push(Piece::Waits { frame: Frame::RequestArriving, role: Role::R, from: begun, to: arrived });
                 out.push(Piece::Waits { frame: Frame::TcpHole, role: Role::R, from: arrived, to: whole });
@@ -187,7 +188,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             }
             let setup = m.flags & flags::FIRST != 0;
             let handed = Some((m.handoff_cpu, handoff));
-            let own_from = if extra.began_ns == 0 { m.recv_enter_ns } else { extra.began_ns };
+            let own_from = if uncommon.began_ns == 0 { m.recv_enter_ns } else { uncommon.began_ns };
             let needs_until = if extra.send_tid == m.tid { m.send_ns } else { 0 };
             let focus = Focus { handoff: handed, setup, message: m.id, needs_until, ..Focus::new(m.tid, own_from) };
             let given = if setup { given(scan, m.tid, handoff, own_from.min(to)) } else { None };
@@ -233,7 +234,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let called = extra.sent_ns.clamp(from, to);
             let focus = Focus::new(extra.send_tid, from);
             thread_pieces(scan, from, called, focus, out);
-            waits(extra, scan.drop_reason(extra.drop_reason), called, to, out);
+            waits((extra, uncommon), scan.drop_reason(uncommon.drop_reason), (called, to), out);
             if to < nic {
                 out.push(Piece::Waits { frame: Frame::DriverToNic, role: Role::A, from: to, to: nic });
             }
@@ -244,11 +245,11 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
 
 /// What a reply waited for from the end of its send call until its last byte was given to the driver: the repair of a loss or
 /// its turn in the socket, then the queueing discipline. A dropped packet waits to be sent again.
-fn waits(extra: &Extra, reason: u32, from: u64, to: u64, out: &mut Vec<Piece>) {
+fn waits((extra, uncommon): (&Extra, &Uncommon), reason: u32, (from, to): (u64, u64), out: &mut Vec<Piece>) {
     let known = extra.queued_ns != 0;
     let queued = if known { extra.queued_ns.clamp(from, to) } else { to };
-    let dropped = if extra.dropped_ns != 0 { extra.dropped_ns.clamp(from, queued) } else { queued };
-    let socket = match (extra.repairing, known) {
+    let dropped = if uncommon.dropped_ns != 0 { uncommon.dropped_ns.clamp(from, queued) } else { queued };
+    let socket = match (uncommon.repairing, known) {
         (true, _) => Frame::TxRecovery,
         (false, true) => Frame::TxSocket,
         (false, false) => Frame::TxQueued,

@@ -10,7 +10,7 @@ use tailsight_trace::FlowKey;
 use super::losses::overlaps;
 use super::{Scan, Scanner};
 use crate::input;
-use crate::messages::reorder::gathered;
+use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
 use crate::messages::{Extra, Found, overtaken, udp_order};
 use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags};
@@ -28,12 +28,13 @@ impl Scanner<'_> {
         let busy_periods = self.busy_periods.finish(end_ns, &self.found.messages, &mut self.found.extras);
         let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
         let sent = self.found.sent.iter_mut().map(|(_, m, extra)| (m, extra));
-        let outgoing = self.outgoing.finish(&self.flows, all.iter_mut().zip(extras).chain(sent));
+        let all = all.iter_mut().zip(extras).chain(sent);
+        let outgoing = self.outgoing.finish(&self.flows, all, &mut self.found.uncommon);
         complete(&mut self.cores, &self.tree, &busy_periods);
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
 
-        let Found { messages, extras, mut incomplete, classes, framing, sent } = self.found;
+        let Found { messages, extras, uncommon, mut incomplete, classes, framing, sent } = self.found;
         let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
@@ -45,9 +46,8 @@ impl Scanner<'_> {
         }
         let framing = self.captures.map(|(protocol, _)| framed(framing, protocol, &messages));
         let extras: Vec<Extra> = gathered(extras, &order);
-        let overtaken = overtaken::mark(&mut messages, &busy_periods, &self.threads);
+        overtaken::mark(&mut messages);
         let sent = in_order_of_sending(sent, &self.flows, &answers);
-        let faults = self.faults.by_message(messages.iter().zip(&extras));
         Scan {
             tree: self.tree,
             cores: self.cores,
@@ -55,14 +55,14 @@ impl Scanner<'_> {
             busy_periods,
             messages,
             extras,
+            uncommon,
             flows: self.flows,
             incomplete,
-            faults,
+            faults: self.faults,
             sent,
             outgoing,
             numa_moves: self.numa_moves,
             drop_reasons: self.facts.drop_reasons,
-            overtaken,
             peers,
             loops: self.connections.into_loops(),
             polled: self.polled,
@@ -119,8 +119,7 @@ fn in_order(
         without(Incomplete::EventsLost, &|i| !overlaps(losses, &messages[i]));
     }
     without(Incomplete::NotStamped, &|i| !unstamped[i]);
-    // Nearly in order already, which this sort makes use of.
-    order.sort();
+    sort_pairs(&mut order);
     order.into_iter().map(|(_, i)| i).collect()
 }
 

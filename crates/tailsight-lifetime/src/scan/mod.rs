@@ -30,7 +30,7 @@ use crate::messages::requests::capture::{Captures, Open};
 use crate::messages::requests::classes::RequestClass;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
-use crate::messages::{Extra, Found};
+use crate::messages::{Extra, Found, UncommonList};
 use crate::model::{Flow, Incomplete, Message, Sent};
 use crate::timelines::busy_periods::{BusyPeriod, BusyPeriods};
 use crate::timelines::cores::Core;
@@ -57,12 +57,14 @@ pub struct Scan {
     pub messages: Vec<Message>,
     /// Beside `messages`.
     pub extras: Vec<Extra>,
+    /// What few messages have, and few of `sent`.
+    pub uncommon: UncommonList,
     /// Flows.
     pub flows: Vec<Flow>,
     /// Messages lost, by reason.
     pub incomplete: std::collections::BTreeMap<Incomplete, u64>,
-    /// Page faults of each message's thread while it worked for it; empty when there were none.
-    pub faults: Vec<u32>,
+    /// Page faults of the target's threads.
+    pub faults: FaultCounts,
     /// Pushes and requests to other servers, in the order of the send calls, with the fields that the walk needs.
     pub sent: Vec<(Sent, Extra)>,
     /// Retransmissions and drops of outgoing packets.
@@ -71,8 +73,6 @@ pub struct Scan {
     pub numa_moves: u64,
     /// Where the names of drop reasons begin in the symbols, and how many there are.
     drop_reasons: (u32, u32),
-    /// Time behind later arrivals, by message; see [`crate::messages::overtaken`].
-    pub overtaken: Vec<u64>,
     /// Servers behind the target.
     pub peers: backend_calls::Found,
     /// Threads that serve several connections at a time.

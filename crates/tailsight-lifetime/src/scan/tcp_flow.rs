@@ -69,7 +69,11 @@ impl TcpFlow {
 
     /// A receive call returned these messages, of which there is at least one.
     pub(super) fn received(&mut self, messages: Range<u32>, found: &mut Found) {
-        self.replied_early = self.early.take().filter(|_| messages.len() == 1).map(|early| (messages.start, early));
+        self.replied_early = None;
+        // Looked at first: these are large, and nearly always there is none.
+        if self.early.is_some() {
+            self.replied_early = self.early.take().filter(|_| messages.len() == 1).map(|early| (messages.start, early));
+        }
         self.replies.received(messages, found);
     }
 

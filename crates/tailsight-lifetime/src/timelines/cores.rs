@@ -3,6 +3,8 @@
 //! In: the events of a core, in order. Out: segments; each lasts until the next one begins. Every event also carries the current thread,
 //! so that a timeline is right again after lost events.
 
+use std::cmp::Reverse;
+
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags, function_flags};
 
@@ -38,7 +40,7 @@ pub struct Core {
     known: bool,
     after_interrupt: bool,
     last_ns: u64,
-    /// Intervals without events since the steal clock was last looked at, longest first.
+    /// The longest intervals without events since the steal clock was last looked at; in order once there are as many as are kept.
     quiet: Vec<(u64, u64)>,
 }
 
@@ -190,6 +192,7 @@ impl Core {
 
     /// An interrupt, a softirq or a function for another core begins or ends. Whether it is the end of one that followed an
     /// interrupt.
+    #[inline(always)]
     fn interrupt(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) -> bool {
         let ts = event.ts;
         match kind {
@@ -333,22 +336,29 @@ impl Core {
         if from == 0 || ts.saturating_sub(from) < QUIET_NS {
             return;
         }
+        if self.quiet.len() < QUIET_KEPT {
+            self.quiet.push((from, ts));
+            if self.quiet.len() == QUIET_KEPT {
+                self.quiet.sort_unstable_by_key(longest_first);
+            }
+            return;
+        }
         // As most are: no longer than any of those that are kept.
-        if self.quiet.len() == QUIET_KEPT && self.quiet.last().is_some_and(|(a, b)| b - a >= ts - from) {
+        if self.quiet.last().is_some_and(|(a, b)| b - a >= ts - from) {
             return;
         }
         let longer = self.quiet.partition_point(|(a, b)| b - a >= ts - from);
-        if longer < QUIET_KEPT {
-            self.quiet.truncate(QUIET_KEPT - 1);
-            self.quiet.insert(longer, (from, ts));
-        }
+        self.quiet.truncate(QUIET_KEPT - 1);
+        self.quiet.insert(longer, (from, ts));
     }
 
     /// `ns` of this core were stolen since the steal clock was last looked at. While somebody else runs on a core nothing
     /// happens there, so the time lies in intervals without events: the longest first, and at their ends, where the core
     /// came back.
     fn stolen(&mut self, tree: &mut Tree, mut ns: u64) {
-        for (from, to) in std::mem::take(&mut self.quiet) {
+        let mut quiet = std::mem::take(&mut self.quiet);
+        quiet.sort_unstable_by_key(longest_first);
+        for (from, to) in quiet {
             let taken = ns.min(to - from);
             if taken == 0 {
                 break;
@@ -394,6 +404,11 @@ impl Core {
         });
         self.by_time = TimeIndex::of(begins, steps, ends);
     }
+}
+
+/// The order of intervals: of equally long ones the earlier first.
+fn longest_first(&(from, to): &(u64, u64)) -> (Reverse<u64>, u64) {
+    (Reverse(to - from), from)
 }
 
 /// Events that may stand between an interrupt's end and the softirq it raised.

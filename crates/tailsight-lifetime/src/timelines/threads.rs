@@ -429,8 +429,35 @@ impl Threads {
         matches!(known.frames.first(), Some(Frame::Syscall { .. } | Frame::Work { .. })).then_some(known.since)
     }
 
-    /// Takes a scheduling event of core `cpu`. `node`: what that core was in before the event.
+    /// Takes an event of core `cpu`. `node`: what that core was in before the event.
+    #[inline]
     pub fn take(&mut self, tree: &Tree, cpu: u16, node: NodeId, kind: Kind, event: &Event) {
+        let scheduling = matches!(
+            kind,
+            Kind::SchedSwitch | Kind::SchedWaking | Kind::SchedMigrate | Kind::SchedWakeup | Kind::TaskFork
+        );
+        if scheduling {
+            self.schedule(tree, cpu, node, kind, event);
+        } else if self.seen.get(usize::from(cpu)) != Some(&event.tid) {
+            self.see(cpu, event);
+        }
+    }
+
+    /// A thread that no event told of runs here.
+    fn see(&mut self, cpu: u16, event: &Event) {
+        let core = usize::from(cpu);
+        if core >= self.seen.len() {
+            self.seen.resize(core + 1, 0);
+        }
+        if std::mem::replace(&mut self.seen[core], event.tid) != event.tid
+            && let Some(thread) = self.of_target(event.tid)
+            && thread.intervals.is_empty()
+        {
+            thread.enter(event.ts, State::Running { cpu }, None);
+        }
+    }
+
+    fn schedule(&mut self, tree: &Tree, cpu: u16, node: NodeId, kind: Kind, event: &Event) {
         let ts = event.ts;
         match kind {
             Kind::SchedSwitch => {
@@ -483,19 +510,7 @@ impl Threads {
                     thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(maker));
                 }
             }
-            // Any event of a thread that we never saw being switched in: it runs here.
-            _ => {
-                let core = usize::from(cpu);
-                if core >= self.seen.len() {
-                    self.seen.resize(core + 1, 0);
-                }
-                if std::mem::replace(&mut self.seen[core], event.tid) != event.tid
-                    && let Some(thread) = self.of_target(event.tid)
-                    && thread.intervals.is_empty()
-                {
-                    thread.enter(ts, State::Running { cpu }, None);
-                }
-            }
+            _ => self.see(cpu, event),
         }
     }
 

@@ -104,23 +104,40 @@ struct CoreWork {
     poll: u64,
 }
 
+/// What a node of the tree had on a core.
+#[derive(Clone, Copy, Default)]
+struct NodeWork {
+    ns: u64,
+    segments: u32,
+    /// Segments in which it begins.
+    begin: u32,
+}
+
 impl CoreWork {
     /// `kinds` is by node of the scan's tree.
     fn of(scan: &Scan, core: &Core, kinds: &[Kind], threads: usize) -> CoreWork {
-        let mut work = CoreWork { threads: vec![None; threads], ..CoreWork::default() };
+        // A timeline has a hundred times as many segments as different nodes: these are looked at once each.
+        let mut of_nodes = vec![NodeWork::default(); kinds.len()];
         let ends = core.segments.iter().skip(1).map(|s| s.from).chain([scan.end_ns]);
         for (segment, end) in core.segments.iter().zip(ends) {
-            let ns = end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
-            match kinds[segment.node as usize] {
-                Kind::User(thread) => work.threads[thread].get_or_insert_default().0 += ns,
-                Kind::Kernel(thread) => work.threads[thread].get_or_insert_default().1 += ns,
+            let of = &mut of_nodes[segment.node as usize];
+            of.ns += end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
+            of.segments += 1;
+            of.begin += u32::from(segment.begins);
+        }
+        let mut work = CoreWork { threads: vec![None; threads], ..CoreWork::default() };
+        for (node, of) in (0..).zip(&of_nodes).filter(|(_, of)| of.segments > 0) {
+            match kinds[node as usize] {
+                Kind::User(thread) => work.threads[thread].get_or_insert_default().0 += of.ns,
+                Kind::Kernel(thread) => work.threads[thread].get_or_insert_default().1 += of.ns,
                 Kind::OwnPacket => {
-                    work.own += ns;
-                    let is = matches!(scan.tree.top(segment.node), Some(Frame::Packet { own: true, .. }));
-                    work.packets += u64::from(segment.begins && is);
+                    work.own += of.ns;
+                    if matches!(scan.tree.top(node), Some(Frame::Packet { own: true, .. })) {
+                        work.packets += u64::from(of.begin);
+                    }
                 }
-                Kind::OtherPacket => work.other += ns,
-                Kind::Poll => work.poll += ns,
+                Kind::OtherPacket => work.other += of.ns,
+                Kind::Poll => work.poll += of.ns,
                 Kind::Nothing => {}
             }
         }

@@ -209,6 +209,8 @@ fn slice<'a>(order: &'a [u32], slice: &Slice) -> &'a [u32] {
     if slice.to >= 1.0 {
         return &order[n - want..];
     }
+    // The diagnosis compares with a part of them where they are many.
+    let want = want.max(((slice.to - slice.from) * n as f64) as usize).min(n);
     let from = ((slice.from * n as f64 - 1e-6).ceil() as usize).min(n - want);
     &order[from..from + want]
 }

@@ -50,11 +50,11 @@ fn sparkline(values: &[u64], from: u64, to: u64, blocks: usize) -> String {
     let block_of = |ns: u64| ((ns as f64 / from as f64).ln() / span * blocks as f64) as usize;
     // Where each block but the first begins: logarithms of a few latencies instead of all.
     let begins: Vec<u64> = (1..blocks).map(|block| first(from..to + 1, |ns| block_of(ns) >= block)).collect();
-    let by_magnitude: Vec<usize> =
-        (0..u64::BITS).map(|bits| begins.partition_point(|begin| *begin <= 1 << bits)).collect();
+    let least = |part| begins.partition_point(|begin| u128::from(*begin) <= least_of(part));
+    let by_part: Vec<usize> = (0..u64::BITS as usize * PARTS).map(least).collect();
     for ns in values.iter().map(|ns| (*ns).max(1)) {
-        // At most one doubling of the axis is left to look through.
-        let least = by_magnitude[ns.ilog2() as usize];
+        // What is left to look through is a part of a doubling: mostly there is no other block in it.
+        let least = by_part[part_of(ns)];
         counts[least + begins[least..].iter().take_while(|begin| **begin <= ns).count()] += 1;
     }
     let most = counts.iter().copied().max().unwrap_or(1).max(1) as f64;
@@ -66,6 +66,20 @@ fn sparkline(values: &[u64], from: u64, to: u64, blocks: usize) -> String {
         }
     };
     counts.into_iter().map(block).collect()
+}
+
+/// Parts of each doubling of the axis.
+const PARTS: usize = 16;
+
+/// The part that a latency is in, ns, which is not 0: its magnitude, and the bits that follow the highest one.
+fn part_of(ns: u64) -> usize {
+    let below = ns << ns.leading_zeros() << 1;
+    ns.ilog2() as usize * PARTS + (below >> (u64::BITS - PARTS.ilog2())) as usize
+}
+
+/// The least latency that a part can hold, ns.
+fn least_of(part: usize) -> u128 {
+    (((PARTS + part % PARTS) as u128) << (part / PARTS)) / PARTS as u128
 }
 
 /// The first number of a range for which `holds`, which is so for all after it; its end when it holds for none.
@@ -87,6 +101,14 @@ mod tests {
         let mut values = vec![1_000; 1_000_000];
         values.push(1_000_000);
         assert_eq!(sparkline(&values, 1_000, 1_000_000, 10), "█        ▁");
+    }
+
+    #[test]
+    fn a_latency_is_at_least_its_parts_least_and_no_more_than_a_part_above() {
+        for ns in (1..2_000).chain([1 << 40, (1 << 40) + 1, (1 << 63) - 1, 1 << 63, u64::MAX - 1, u64::MAX]) {
+            let least = least_of(part_of(ns));
+            assert!(least <= u128::from(ns) && u128::from(ns) <= least + least / PARTS as u128, "{ns}: {least}");
+        }
     }
 
     #[test]

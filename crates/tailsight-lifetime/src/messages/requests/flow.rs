@@ -185,7 +185,10 @@ impl Framed {
             message.class = class;
             message.flags |= if frame.inferred { flags::INFERRED } else { 0 };
             message.flags |= if frame.answered == Some(false) { flags::NO_REPLY } else { 0 };
-            found.extras[index as usize].began_ns = self.began(frame.from, frame.to);
+            let began_ns = self.began(frame.from, frame.to);
+            if began_ns != 0 {
+                found.uncommon.entry(&mut found.extras[index as usize]).began_ns = began_ns;
+            }
         } else {
             found.lose(Incomplete::PacketsNotSeen, 1);
         }
@@ -248,12 +251,15 @@ impl Framed {
             message.handoff_ns = own;
             message.handoff_cpu = end.stack_cpu;
         }
+        let mut extra = Extra { stack_cpu: begin.stack_cpu, ..Extra::default() };
         if last.whole_ns > own && last.whole_ns <= message.handoff_ns {
             message.flags |= flags::HELD;
+            found.uncommon.entry(&mut extra).held_until_ns = last.whole_ns;
         }
-        let arrived_ns = if arrived > begin.stack_ns { arrived } else { 0 };
-        let stack_cpu = begin.stack_cpu;
-        Some(found.add(message, Extra { stack_cpu, held_until_ns: last.whole_ns, arrived_ns, ..Extra::default() }))
+        if arrived > begin.stack_ns {
+            found.uncommon.entry(&mut extra).arrived_ns = arrived;
+        }
+        Some(found.add(message, extra))
     }
 
     /// The flow or the recording ended.
