@@ -249,7 +249,13 @@ impl Analysis {
     fn read(run: &mut Run, wanted: impl FnOnce(&[Message]) -> Option<Vec<bool>>) -> Result<Analysis, Error> {
         let facts = RunContext::of(run);
         let mut streams = run.streams()?;
-        let scan = match reading_ahead(&mut streams, |mut ahead| scan::scan(&facts, ahead.iter_mut())) {
+        // On one processor a thread that reads ahead only takes turns with this one.
+        let one_processor = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+        let pass = match one_processor {
+            true => scan::scan(&facts, streams.iter_mut()),
+            false => reading_ahead(&mut streams, |mut ahead| scan::scan(&facts, ahead.iter_mut())),
+        };
+        let scan = match pass {
             Ok(scan) => {
                 run.conclude(&streams);
                 scan
@@ -366,7 +372,7 @@ impl Analysis {
                 }
                 let to = thread.intervals.get(i + 1).map_or(end_ns, |next| next.from);
                 let mut walk = Walk { scan, owners: &mut owners, each: |step| steps.push(step) };
-                walk.piece(Piece::Others { tid, from: interval.from, to });
+                walk.piece(&Piece::Others { tid, from: interval.from, to });
                 steps.drain(..).for_each(|step| each(tid, &step.span, owners.get(step.span.owner)));
             }
         }
@@ -382,10 +388,10 @@ impl Analysis {
             let mut steps = Vec::new();
             let mut walk = Walk { scan: &self.scan, owners, each: |step| steps.push(step) };
             match part {
-                PathPart::Whole => pieces.into_iter().for_each(|piece| walk.piece(piece)),
+                PathPart::Whole => pieces.iter().for_each(|piece| walk.piece(piece)),
                 PathPart::Around(times) => {
                     let windows = windows(times);
-                    let walked = |piece: Piece| piece.within(&self.scan, &windows, |part| walk.piece(part));
+                    let walked = |piece: Piece| piece.within(&self.scan, &windows, |part| walk.piece(&part));
                     pieces.into_iter().for_each(walked);
                 }
             }

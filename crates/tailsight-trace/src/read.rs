@@ -372,18 +372,17 @@ pub(crate) fn event_rows(batch: &RecordBatch, out: &mut Vec<Event>) -> Result<()
     let b = primitive!(batch, "b", UInt64Type);
     let c = primitive!(batch, "c", UInt64Type);
     debug_assert!(event_schema().fields().len() == 7, "a new column must be read here");
-    let n = batch.num_rows();
-    let (ts, kind, aux, tid) = (&ts[..n], &kind[..n], &aux[..n], &tid[..n]);
-    let (a, b, c) = (&a[..n], &b[..n], &c[..n]);
-    out.extend((0..n).map(|i| Event {
-        ts: ts[i],
-        kind: kind[i],
+    let who = kind.iter().zip(aux).zip(tid);
+    let payload = a.iter().zip(b).zip(c);
+    out.extend(ts.iter().zip(who).zip(payload).map(|((&ts, ((&kind, &aux), &tid)), ((&a, &b), &c))| Event {
+        ts,
+        kind,
         generation: 0,
-        aux: aux[i],
-        tid: tid[i],
-        a: a[i],
-        b: b[i],
-        c: c[i],
+        aux,
+        tid,
+        a,
+        b,
+        c,
     }));
     Ok(())
 }

@@ -103,7 +103,8 @@ fn latencies_at(messages: &[Message], fit: &Fit, factor: f64) -> Result<Vec<Opti
 
 /// `factor`: messages come so many times as fast.
 fn served(messages: &[Message], fit: &Fit, discipline: Discipline, factor: f64) -> Result<Vec<Option<u64>>, Error> {
-    let mut arrived: Vec<(u64, u32, u32)> = messages.iter().filter_map(|m| Some((arrival(m)?, m.id, m.tid))).collect();
+    let mut arrived: Vec<(u64, u32, u32)> = Vec::with_capacity(messages.len());
+    arrived.extend(messages.iter().filter_map(|m| Some((arrival(m)?, m.id, m.tid))));
     // In order already, unless a NIC stamps.
     if !arrived.is_sorted() {
         arrived.sort_unstable();

@@ -171,8 +171,8 @@ impl Queue<'_> {
         let chains = chains(mine, ahead, hit);
         let mut seen = vec![false; mine.len()];
         chains.iter().flatten().for_each(|&id| seen[id as usize] = true);
-        let held: Vec<(u64, u32)> =
-            mine.iter().filter(|m| seen[m.id as usize]).map(|m| (m.latency(Leg::Total).unwrap_or(0), m.id)).collect();
+        let held = (0..).zip(&seen).filter(|(_, seen)| **seen).map(|(id, _)| &mine[id]);
+        let held: Vec<(u64, u32)> = held.map(|m| (m.latency(Leg::Total).unwrap_or(0), m.id)).collect();
         table.take(costs(&Cohort::of(&held)));
         let messages = &lifetimes.messages;
         // Another run's messages, which are behind these, had threads of their own, whose ids may be the same.

@@ -104,12 +104,14 @@ pub fn in_time_order<S: Source>(sources: &mut [&mut S], mut each: impl FnMut(u16
             if let Some(next) = source.ready().get(at) {
                 let head = (next.ts, i, at);
                 let place = heads[..last].partition_point(|h| *h > head);
-                heads[last] = head;
-                // Mostly the next source's turn: two heads change places, without a call that moves memory.
-                match &mut heads[place..] {
-                    [next, head] => std::mem::swap(next, head),
-                    several => several.rotate_right(1),
+                // Mostly it is the next source's turn: one head moves, which takes no call. What was just written is not moved, for that
+                // would wait for the write.
+                if place + 1 == last {
+                    heads[last] = heads[place];
+                } else {
+                    heads.copy_within(place..last, place + 1);
                 }
+                heads[place] = head;
                 break;
             }
             at = 0;

@@ -26,7 +26,7 @@ pub fn gathered<T: Copy>(mut items: Vec<T>, order: &[u32]) -> Vec<T> {
     items
 }
 
-/// Sorts (number, id). Where the numbers span no more than hours in ns, and the ids are no more than millions, both fit into one number: these are
+/// Sorts (number, id), in a fraction of the usual steps where they are nearly in order. Where the numbers span no more than hours in ns, and the ids are no more than millions, both fit into one number: these are
 /// sorted in a third of the time.
 pub fn sort_pairs(pairs: &mut [(u64, u32)]) {
     let bounds = |(least, most, ids): (u64, u64, u32), &(number, id): &(u64, u32)| {
@@ -38,7 +38,8 @@ pub fn sort_pairs(pairs: &mut [(u64, u32)]) {
         return pairs.sort_unstable();
     }
     let mut both: Vec<u64> = pairs.iter().map(|&(number, id)| (number - least) << id_bits | u64::from(id)).collect();
-    both.sort_unstable();
+    #[expect(clippy::stable_sort_primitive, reason = "this sort makes use of what is in order already")]
+    both.sort();
     let apart = |both: u64| ((both >> id_bits) + least, (both & ((1 << id_bits) - 1)) as u32);
     pairs.iter_mut().zip(both).for_each(|(pair, both)| *pair = apart(both));
 }

@@ -10,8 +10,9 @@ use crate::timelines::time_index::TimeIndex;
 /// Fills in `wake_ns`, `on_cpu_ns` and `ahead` of every message.
 pub fn complete(scan: &mut Scan) {
     let mut received: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
-    for m in &scan.messages {
-        received.entry(m.tid).or_default().push(m.recv_ns);
+    // Messages of one thread mostly follow one another.
+    for of_thread in scan.messages.chunk_by(|a, b| a.tid == b.tid) {
+        received.entry(of_thread[0].tid).or_default().extend(of_thread.iter().map(|m| m.recv_ns));
     }
     #[expect(clippy::stable_sort_primitive, reason = "nearly in order already, which this sort makes use of")]
     received.values_mut().for_each(|times| times.sort());

@@ -175,7 +175,7 @@ impl Partition {
                             sum.add(out, span.role, span.owner, span.to_ns - span.from_ns, u32::from(span.begins));
                         }
                     };
-                    Walk { scan, owners, each }.piece(*piece);
+                    Walk { scan, owners, each }.piece(piece);
                 }
             }
         }
@@ -222,7 +222,7 @@ impl Timelines {
 
 fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> PrefixSums {
     let mut line = Builder::default();
-    Walk { scan, owners, each: |step| line.push(step) }.piece(piece);
+    Walk { scan, owners, each: |step| line.push(step) }.piece(&piece);
     line.finish()
 }
 

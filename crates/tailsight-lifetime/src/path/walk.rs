@@ -70,8 +70,8 @@ pub struct Walk<'a, F: FnMut(Step)> {
 
 impl<F: FnMut(Step)> Walk<'_, F> {
     /// Walks a piece.
-    pub fn piece(&mut self, piece: Piece) {
-        match piece {
+    pub fn piece(&mut self, piece: &Piece) {
+        match *piece {
             Piece::Core { cpu, from, to } => self.core(cpu, from, to, Role::R, None),
             Piece::Thread { from, to, focus } => self.thread(focus.tid, from, to, focus, 0),
             Piece::Others { tid, from, to } => {

@@ -292,14 +292,19 @@ impl Threads {
         self.names.service(port)
     }
 
+    #[inline]
     fn known(&mut self, tid: u32) -> &mut Known {
-        let place = self.places.get(tid).unwrap_or_else(|| {
-            let (target, ksoftirqd) = (self.names.is_target(tid), self.names.is_ksoftirqd(tid));
-            self.known.push(Known { target, ksoftirqd, ..Known::default() });
-            self.places.set(tid, self.known.len() - 1);
-            self.known.len() - 1
-        });
+        let place = self.places.get(tid).unwrap_or_else(|| self.meet(tid));
         &mut self.known[place]
+    }
+
+    /// The place of a thread that no event was about before.
+    #[cold]
+    fn meet(&mut self, tid: u32) -> usize {
+        let (target, ksoftirqd) = (self.names.is_target(tid), self.names.is_ksoftirqd(tid));
+        self.known.push(Known { target, ksoftirqd, ..Known::default() });
+        self.places.set(tid, self.known.len() - 1);
+        self.known.len() - 1
     }
 
     /// The timeline of a thread that belongs to the target.

@@ -73,13 +73,20 @@ impl Tree {
     }
 
     /// The node with one more frame on top.
+    #[inline]
     pub fn push(&mut self, node: NodeId, frame: Frame) -> NodeId {
-        let nodes = &mut self.nodes;
-        let recent = nodes[node as usize].recent;
-        let child = &nodes[recent as usize];
+        let recent = self.nodes[node as usize].recent;
+        let child = &self.nodes[recent as usize];
         if child.parent == node && child.step == Step::Frame(frame) {
             return recent;
         }
+        self.other_child(node, frame)
+    }
+
+    /// A child that is not the one that was asked for last.
+    #[inline(never)]
+    fn other_child(&mut self, node: NodeId, frame: Frame) -> NodeId {
+        let nodes = &mut self.nodes;
         let child = *self.children.entry((node, frame)).or_insert_with(|| {
             let id = nodes.len() as NodeId;
             let below = nodes[node as usize];
