@@ -324,7 +324,7 @@ impl Analysis {
 
     /// The cost of serving: time on cores by thread and by core, over the whole recording.
     pub fn work(&self) -> timelines::work::Work {
-        timelines::work::of(&self.scan, &self.lifetimes.messages)
+        timelines::work::of(&self.scan)
     }
 
     /// The path of a message's leg: contiguous spans from its first to its last nanosecond. Empty when the leg was not

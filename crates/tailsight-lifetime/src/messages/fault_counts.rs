@@ -39,6 +39,8 @@ impl FaultCounts {
             return Vec::new();
         }
         let of = |(m, extra): (&Message, &Extra)| {
+            // Most threads have none: asked first, it spares the look at the message.
+            self.faults.get(&extra.send_tid)?;
             let (from, to) = m.ends(Leg::Service)?;
             Some(self.faults(extra.send_tid, from.max(extra.own_from_ns), to))
         };

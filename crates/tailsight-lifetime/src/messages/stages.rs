@@ -7,7 +7,7 @@ use crate::scan::Scan;
 use crate::timelines::threads::{State, ThreadInterval};
 use crate::timelines::time_index::TimeIndex;
 
-/// Fills in `wake_ns`, `on_cpu_ns` and `ahead` of every message.
+/// Fills in `wake_ns`, `on_cpu_ns` and `ahead` of every message, and how many each thread received.
 pub fn complete(scan: &mut Scan) {
     let mut received: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
     // Messages of one thread mostly follow one another.
@@ -16,6 +16,8 @@ pub fn complete(scan: &mut Scan) {
     }
     #[expect(clippy::stable_sort_primitive, reason = "nearly in order already, which this sort makes use of")]
     received.values_mut().for_each(|times| times.sort());
+    let count = |(&tid, times): (&u32, &Vec<u64>)| (tid, (times.len() - times.partition_point(|ns| *ns == 0)) as u64);
+    scan.received = received.iter().map(count).filter(|(_, received)| *received > 0).collect();
     let received: FxHashMap<u32, (TimeIndex, Vec<u64>)> =
         received.into_iter().map(|(tid, times)| (tid, (TimeIndex::new(&times, |t| *t), times))).collect();
     let Scan { messages, threads, .. } = scan;

@@ -55,6 +55,7 @@ impl Scanner<'_> {
             busy_periods,
             messages,
             extras,
+            received: FxHashMap::default(),
             uncommon,
             flows: self.flows,
             incomplete,

@@ -57,6 +57,8 @@ pub struct Scan {
     pub messages: Vec<Message>,
     /// Beside `messages`.
     pub extras: Vec<Extra>,
+    /// How many messages each thread received, of those that received any; known with the stages ([`crate::messages::stages`]).
+    pub received: FxHashMap<u32, u64>,
     /// What few messages have, and few of `sent`.
     pub uncommon: UncommonList,
     /// Flows.

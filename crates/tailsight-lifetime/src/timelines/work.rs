@@ -1,6 +1,6 @@
 //! The cost of serving: the time that the application's threads and its packets had on cores over a whole recording.
 //!
-//! In: the core timelines and the messages. Out: ns by thread and by core, without the time of the recorder's hooks, the hypervisor,
+//! In: the core timelines, and how many messages each thread received. Out: ns by thread and by core, without the time of the recorder's hooks, the hypervisor,
 //! other tasks and other interrupts.
 
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::model::{Frame, Message};
+use crate::model::Frame;
 use crate::scan::Scan;
 use crate::timelines::cores::Core;
 use crate::timelines::threads::is_interrupt_level;
@@ -55,17 +55,10 @@ enum Kind {
 }
 
 /// Sums the timelines, each core's on whichever processor is free.
-pub(crate) fn of(scan: &Scan, messages: &[Message]) -> Work {
-    let mut threads: BTreeMap<u32, ThreadWork> = BTreeMap::new();
-    // Messages of one thread mostly follow one another.
-    for of_thread in messages.chunk_by(|a, b| a.tid == b.tid) {
-        let (tid, received) = (of_thread[0].tid, of_thread.iter().filter(|m| m.recv_ns != 0).count() as u64);
-        if received > 0 {
-            let new = || ThreadWork { tid, ..ThreadWork::default() };
-            threads.entry(tid).or_insert_with(new).messages += received;
-        }
-    }
-    let mut threads: Vec<ThreadWork> = threads.into_values().collect();
+pub(crate) fn of(scan: &Scan) -> Work {
+    let of_thread = |(&tid, &messages): (&u32, &u64)| ThreadWork { tid, messages, ..ThreadWork::default() };
+    let mut threads: Vec<ThreadWork> = scan.received.iter().map(of_thread).collect();
+    threads.sort_unstable_by_key(|thread| thread.tid);
     let places: FxHashMap<u32, usize> = threads.iter().map(|thread| thread.tid).zip(0..).collect();
     let kinds: Vec<Kind> =
         (0..scan.tree.len() as NodeId).into_par_iter().map(|node| kind(scan, node, &places)).collect();
