@@ -238,7 +238,8 @@ impl<'a> Analysis<'a> {
         let (leg, both) = (options.leg, cohorts.both());
         let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
         let no_faults = || no_faults(lifetimes, inputs, both, leg);
-        let known = Known { same_run: inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: false };
+        let known =
+            Known { same_run: inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: false, before: &[] };
         let estimates = estimate(lifetimes, classification, options, &mut profile, both, &selection.basis, known);
         later_arrivals::apply(lifetimes, options, &mut profile, both);
         let rows = Rows::new(lifetimes, classification, &profile, both, options);
@@ -336,7 +337,10 @@ impl<'a> Analysis<'a> {
     fn costs_ahead(&self, held: &Cohort, reference: &Cohort) -> Costs {
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
         let no_faults = || no_faults(self.lifetimes, self.inputs, (held, reference), Leg::Total);
-        let known = Known { same_run: self.inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: true };
+        // An event costs in the messages ahead what it costs in those behind them, which are of the same leg.
+        let before = if self.options.leg == Leg::Total { &self.estimates.costs[..] } else { &[] };
+        let same_run = self.inputs.against.is_none();
+        let known = Known { same_run, no_faults: &no_faults, chosen_by_work: true, before };
         Costs::new(self.lifetimes, own, self.options, (held, reference), &self.selection.basis, known)
     }
 

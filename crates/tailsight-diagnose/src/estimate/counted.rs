@@ -266,6 +266,8 @@ pub struct Cost {
     pub slope_ns: f64,
     /// Its 95 % bootstrap interval.
     pub ci95_ns: [f64; 2],
+    /// Only messages that met more events than is plausible have any of this cost.
+    unusual: bool,
     /// What a message's own time is beyond the slope.
     pub excess: Excess,
     /// The part of it all that is moved: 1, or less where that would be more than the deviation.
@@ -291,14 +293,17 @@ impl Cost {
 pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let (focus, reference) = of.cohorts;
     let everyone = &of.basis.everyone;
-    let mut found = line(of, counter);
-    if let Some(unusual) = counter.unusual.take()
-        && let Some((slope_ns, _)) = found
-        && is_of_length(slope_ns, counter.most_ns, || by_length(&points(of, counter, everyone)))
-    {
-        counter.counts = unusual;
-        found = line(of, counter);
-    }
+    let before = of.known.before.iter().find(|(note, _)| *note == counter.note);
+    let (found, unusual) = match before {
+        Some((_, cost)) => {
+            if let Some(unusual) = counter.unusual.take().filter(|_| cost.unusual) {
+                counter.counts = unusual;
+            }
+            let more = focus_has_more(of, counter);
+            (more.then_some((cost.slope_ns, cost.ci95_ns)), cost.unusual)
+        }
+        None => estimated(of, counter),
+    };
     let (slope_ns, ci95_ns) = found.filter(|(slope_ns, _)| *slope_ns <= counter.most_ns)?;
     let counter: &Counter = counter;
     let count = |id: u32| f64::from(counter.of(id));
@@ -306,7 +311,7 @@ pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
         true => Excess::default(),
         false => Excess::of(&points(of, counter, everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0),
     };
-    let mut cost = Cost { slope_ns, ci95_ns, excess, part: 1.0 };
+    let mut cost = Cost { slope_ns, ci95_ns, unusual, excess, part: 1.0 };
     let moved = |cost: &Cost| {
         let of = |cohort| mean(cohort, |id| cost.of(counter, id, of.left(id)) as f64);
         of(focus) - of(reference)
@@ -323,6 +328,19 @@ pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     (moved <= of.deviation && moved > of.options.granularity_ns as f64).then_some(cost)
 }
 
+/// The slope with its interval; and whether it is that of the messages alone that met more events than is plausible.
+fn estimated(of: &OwnTime<'_>, counter: &mut Counter) -> (Option<(f64, [f64; 2])>, bool) {
+    let found = line(of, counter);
+    if let Some(unusual) = counter.unusual.take()
+        && let Some((slope_ns, _)) = found
+        && is_of_length(slope_ns, counter.most_ns, || by_length(&points(of, counter, &of.basis.everyone)))
+    {
+        counter.counts = unusual;
+        return (line(of, counter), true);
+    }
+    (found, false)
+}
+
 /// (Events, own time in ns) of messages.
 fn points(of: &OwnTime<'_>, counter: &Counter, ids: &[u32]) -> Vec<(f64, f64)> {
     ids.iter().map(|&id| (f64::from(counter.of(id)), of.left(id) as f64)).collect()
@@ -332,11 +350,10 @@ fn points(of: &OwnTime<'_>, counter: &Counter, ids: &[u32]) -> Vec<(f64, f64)> {
 /// the messages outside the focus, else of all. The focus was chosen by latency: whatever else is slow in it would bend the
 /// slope.
 fn line(of: &OwnTime<'_>, counter: &Counter) -> Option<(f64, [f64; 2])> {
-    let (focus, reference) = of.cohorts;
-    let count = |id: u32| f64::from(counter.of(id));
-    if mean(focus, count) <= mean(reference, count) {
+    if !focus_has_more(of, counter) {
         return None;
     }
+    let focus = of.cohorts.0;
     let fit = |ids: &mut dyn Iterator<Item = u32>| {
         let some = points(of, counter, &sample(counter, ids));
         slope(&some, of.options.seed)
@@ -345,6 +362,12 @@ fn line(of: &OwnTime<'_>, counter: &Counter) -> Option<(f64, [f64; 2])> {
     focus.ids.iter().for_each(|&id| in_focus[id as usize] = true);
     let everyone = || of.basis.everyone.iter().copied();
     fit(&mut everyone().filter(|&id| !in_focus[id as usize])).or_else(|| fit(&mut everyone()))
+}
+
+fn focus_has_more(of: &OwnTime<'_>, counter: &Counter) -> bool {
+    let (focus, reference) = of.cohorts;
+    let count = |id: u32| f64::from(counter.of(id));
+    mean(focus, count) > mean(reference, count)
 }
 
 /// Messages of every number of events, as many of each as there is room for: chosen by the number alone, since a choice

@@ -130,6 +130,8 @@ pub struct Known<'a> {
     /// The first cohort was chosen by how long its messages worked. Then that they worked longer than others says nothing about their events,
     /// and an event costs the slope alone.
     pub chosen_by_work: bool,
+    /// What events were found to cost in messages of this run, by [`Counter::note`]: they cost the same in these. Empty where nothing is known.
+    pub before: &'a [(&'static str, Cost)],
 }
 
 /// The own time that an estimate is made of.

@@ -6,7 +6,7 @@
 //! from waiting for each other, is the root: the rows of the table over all three legs, without the receive core (a thread is delayed
 //! from the hand-off on). Interrupts, hooks and other tasks hold all messages that wait, but the thread only once: of each message
 //! counts its turn alone ([`Ahead::turn`]). What events without a duration cost these messages (page faults, the surroundings of
-//! interrupts) is estimated as for the focus, and taken from their own work.
+//! interrupts) is taken from their own work: each at what one was found to cost for the focus, else estimated in the same way.
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
