@@ -97,7 +97,8 @@ pub fn enough(n: usize, slice: (f64, f64), name: &'static str) -> Result<Range<u
     if range.len() >= MIN_MESSAGES {
         return Ok(range);
     }
-    let needed = (MIN_MESSAGES as f64 / (slice.1 - slice.0)).ceil();
+    // 1 - 0.9999 is a little less than a ten thousandth, which must not ask for a message more.
+    let needed = (MIN_MESSAGES as f64 / (slice.1 - slice.0) - 1e-6).ceil();
     let mut advice = format!("record longer, or under more load (about {needed} messages)");
     // A slice of all the messages wide enough to hold the minimum, in steps of a thousandth.
     let width = ((MIN_MESSAGES as f64 / n.max(1) as f64) * 1000.0).ceil() / 1000.0;
@@ -229,6 +230,8 @@ mod tests {
         let message = enough(1200, (0.99, 1.0), "focus").unwrap_err().to_string();
         assert!(message.contains("holds 12 of 1200"), "{message}");
         assert!(message.contains("20 are needed") && message.contains("about 2000 messages"), "{message}");
+        let thin = enough(153_184, (0.9999, 1.0), "focus").unwrap_err().to_string();
+        assert!(thin.contains("about 200000 messages"), "{thin}");
         assert!(message.contains("--focus p98.3..p100"), "{message}");
         assert_eq!(ranks(1200, (0.983, 1.0)).len(), 20);
         let message = enough(10, (0.99, 1.0), "focus").unwrap_err().to_string();
