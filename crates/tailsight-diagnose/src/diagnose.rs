@@ -337,7 +337,7 @@ impl<'a> Analysis<'a> {
     fn costs_ahead(&self, held: &Cohort, reference: &Cohort) -> Costs {
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Total);
         let no_faults = || no_faults(self.lifetimes, self.inputs, (held, reference), Leg::Total);
-        // An event costs in the messages ahead what it costs in those behind them, which are of the same leg.
+        // Of the messages ahead all legs are looked at: what an event costs there is known if all legs of the focus were, too.
         let before = if self.options.leg == Leg::Total { &self.estimates.costs[..] } else { &[] };
         let same_run = self.inputs.against.is_none();
         let known = Known { same_run, no_faults: &no_faults, chosen_by_work: true, before };

@@ -10,7 +10,7 @@ use super::fill;
 use crate::cause::Category;
 use crate::cause::names::Titled;
 use crate::cohorts::focus::percent;
-use crate::estimate::Estimates;
+use crate::estimate::{CostOfKind, Estimates};
 use crate::model::{Cause, Diagnosis};
 use crate::{Options, RecordingFacts, glob};
 
@@ -148,7 +148,7 @@ fn compared(diagnosis: &Diagnosis, options: &Options) -> Vec<String> {
 /// What was estimated, for the reader.
 pub fn estimated(estimates: &Estimates) -> Vec<String> {
     let mut out = vec![];
-    for (note, cost) in &estimates.costs {
+    for CostOfKind { note, cost, .. } in &estimates.costs {
         let [low, high] = cost.ci95_ns;
         let ns = |ns: f64| human(ns.round() as i64);
         out.push(format!("{note} {} of own time ({} to {})", ns(cost.slope_ns), ns(low), ns(high)));

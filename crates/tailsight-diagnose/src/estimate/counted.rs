@@ -293,9 +293,9 @@ impl Cost {
 pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
     let (focus, reference) = of.cohorts;
     let everyone = &of.basis.everyone;
-    let before = of.known.before.iter().find(|(note, _)| *note == counter.note);
-    let (found, unusual) = match before {
-        Some((_, cost)) => {
+    let before = of.known.before.iter().find(|known| known.subject == counter.subject);
+    let (found, unusual) = match before.map(|known| &known.cost) {
+        Some(cost) => {
             if let Some(unusual) = counter.unusual.take().filter(|_| cost.unusual) {
                 counter.counts = unusual;
             }

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use tailsight_lifetime::{Context, LEGS, Leg, Lifetimes, Role};
 
 use crate::Options;
-use crate::cause::Category;
+use crate::cause::{Category, Subject};
 use crate::cohorts::Cohort;
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Move, Profile, Slot, Source, slot, slot_of};
@@ -110,11 +110,22 @@ impl OwnWork {
 /// No time that a message has.
 const NOT_LOOKED_AT: i64 = i64::MIN;
 
+/// What events of a kind cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostOfKind {
+    /// The kind, as [`Counter::subject`].
+    pub subject: Subject,
+    /// As [`Counter::note`].
+    pub note: &'static str,
+    /// The cost of one.
+    pub cost: Cost,
+}
+
 /// What was estimated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Estimates {
-    /// What events cost that have a number and no duration, where it was moved, with a sentence's beginning about each.
-    pub costs: Vec<(&'static str, counted::Cost)>,
+    /// What events cost that have a number and no duration, where it was moved.
+    pub costs: Vec<CostOfKind>,
     /// What the classes were formed by, when they made a difference.
     pub classes: Option<&'static str>,
 }
@@ -130,8 +141,8 @@ pub struct Known<'a> {
     /// The first cohort was chosen by how long its messages worked. Then that they worked longer than others says nothing about their events,
     /// and an event costs the slope alone.
     pub chosen_by_work: bool,
-    /// What events were found to cost in messages of this run, by [`Counter::note`]: they cost the same in these. Empty where nothing is known.
-    pub before: &'a [(&'static str, Cost)],
+    /// What events were found to cost in other messages of this run: they cost the same in these.
+    pub before: &'a [CostOfKind],
 }
 
 /// The own time that an estimate is made of.
@@ -181,7 +192,8 @@ pub fn estimate(
         let of = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, known };
         classes::apply(&of, profile)
     });
-    let costs = costs.of.into_iter().map(|(counter, cost)| (counter.note, cost)).collect();
+    let of_kind = |(counter, cost): (Counter, Cost)| CostOfKind { subject: counter.subject, note: counter.note, cost };
+    let costs = costs.of.into_iter().map(of_kind).collect();
     Estimates { costs, classes: classes.flatten() }
 }
 

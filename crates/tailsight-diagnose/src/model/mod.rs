@@ -203,7 +203,7 @@ pub struct Typical {
     pub from: f64,
     /// To this one.
     pub to: f64,
-    /// Messages in it that were looked into: of the focus all, of the reference at most 5,000, evenly by latency.
+    /// Messages in it that were looked into: at most 5,000, evenly by latency.
     pub messages: u64,
     /// Their mean latency.
     pub mean_ns: u64,
@@ -256,7 +256,7 @@ pub struct Slice {
     pub from: f64,
     /// To this quantile.
     pub to: f64,
-    /// Messages in it that were looked into: of the focus all, of the reference at most 5,000, evenly by latency.
+    /// Messages in it that were looked into: of the run's own reference at most 5,000, evenly by latency; else all.
     pub messages: u64,
     /// Their mean latency.
     pub mean_ns: u64,
@@ -300,7 +300,7 @@ pub struct Pervasive {
     pub from: f64,
     /// To this one.
     pub to: f64,
-    /// Messages in it that were looked into: of the focus all, of the reference at most 5,000, evenly by latency.
+    /// Messages in it.
     pub messages: u64,
     /// Their mean latency.
     pub mean_ns: u64,
