@@ -103,6 +103,7 @@ fn latencies_at(messages: &[Message], fit: &Fit, factor: f64) -> Result<Vec<Opti
 
 /// `factor`: messages come so many times as fast.
 fn served(messages: &[Message], fit: &Fit, discipline: Discipline, factor: f64) -> Result<Vec<Option<u64>>, Error> {
+    // Nearly all of them: a list that grows is copied.
     let mut arrived: Vec<(u64, u32, u32)> = Vec::with_capacity(messages.len());
     arrived.extend(messages.iter().filter_map(|m| Some((arrival(m)?, m.id, m.tid))));
     // In order already, unless a NIC stamps.

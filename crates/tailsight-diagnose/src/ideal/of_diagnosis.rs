@@ -48,6 +48,7 @@ pub fn of_run(analysis: &Analysis) -> Option<OfRun> {
     let messages = &analysis.lifetimes.messages;
     let model = fit(&analysis.lifetimes, &analysis.work(), &Known::default()).ok()?;
     let by_id = latencies(messages, &model).ok()?;
+    // Nearly all of them: a list that grows is copied.
     let mut complete: Vec<(u64, u32)> = Vec::with_capacity(messages.len());
     complete.extend(messages.iter().filter_map(|m| Some((m.latency(Leg::Total)?, m.id))));
     let mut ideal: Vec<u64> = complete.iter().filter_map(|(_, id)| by_id[*id as usize]).collect();

@@ -21,13 +21,6 @@ impl FaultCounts {
         self.faults.entry(event.tid).or_default().push(event.ts);
     }
 
-    /// Page faults of a thread from `from` to before `to`.
-    pub fn faults(&self, tid: u32, from: u64, to: u64) -> u32 {
-        let Some(all) = self.faults.get(&tid) else { return 0 };
-        let first = all.partition_point(|t| *t < from);
-        all[first..].iter().take_while(|t| **t < to).count() as u32
-    }
-
     /// By message: page faults of the thread that answered it, while it worked for it, of the `wanted` ones (by message) or of all. Empty
     /// when there were none.
     pub fn by_message<'a>(
@@ -40,14 +33,20 @@ impl FaultCounts {
         }
         let of = |(m, extra): (&Message, &Extra)| {
             // Most threads have none: asked first, it spares the look at the message.
-            self.faults.get(&extra.send_tid)?;
+            let all = self.faults.get(&extra.send_tid)?;
             let (from, to) = m.ends(Leg::Service)?;
-            Some(self.faults(extra.send_tid, from.max(extra.own_from_ns), to))
+            Some(between(all, from.max(extra.own_from_ns), to))
         };
         let is_wanted = |i: usize| wanted.is_none_or(|wanted| wanted[i]);
         let of = |(i, both)| if is_wanted(i) { of(both).unwrap_or(0) } else { 0 };
         messages.enumerate().map(of).collect()
     }
+}
+
+/// How many of these times, which are in order, lie from `from` to before `to`.
+fn between(all: &[u64], from: u64, to: u64) -> u32 {
+    let first = all.partition_point(|t| *t < from);
+    all[first..].iter().take_while(|t| **t < to).count() as u32
 }
 
 #[cfg(test)]
@@ -60,7 +59,8 @@ mod tests {
         for (tid, ts) in [(7, 10), (8, 11), (7, 20), (7, 30), (7, 40)] {
             counts.fault(&Event { tid, ts, ..Event::default() });
         }
-        assert_eq!((counts.faults(7, 20, 40), counts.faults(8, 0, 99), counts.faults(9, 0, 99)), (2, 1, 0));
+        let of = |tid: u32, from, to| counts.faults.get(&tid).map_or(0, |all| between(all, from, to));
+        assert_eq!((of(7, 20, 40), of(8, 0, 99), of(9, 0, 99)), (2, 1, 0));
         let m = Message { recv_ns: 5, send_ns: 35, ..Message::default() };
         let extra = Extra { send_tid: 7, own_from_ns: 15, ..Extra::default() };
         // Not answered: no service leg.

@@ -26,8 +26,7 @@ pub fn gathered<T: Copy>(mut items: Vec<T>, order: &[u32]) -> Vec<T> {
     items
 }
 
-/// Sorts (number, id), in a fraction of the usual steps where they are nearly in order. Where the numbers span no more than hours in ns, and the ids are no more than millions, both fit into one number: these are
-/// sorted in a third of the time.
+/// Sorts (number, id). Numbers that span hours in ns and ids up to millions fit into one number together, which is half as much to move.
 pub fn sort_pairs(pairs: &mut [(u64, u32)]) {
     let bounds = |(least, most, ids): (u64, u64, u32), &(number, id): &(u64, u32)| {
         (least.min(number), most.max(number), ids | id)

@@ -192,7 +192,6 @@ impl Core {
 
     /// An interrupt, a softirq or a function for another core begins or ends. Whether it is the end of one that followed an
     /// interrupt.
-    #[inline(always)]
     fn interrupt(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) -> bool {
         let ts = event.ts;
         match kind {

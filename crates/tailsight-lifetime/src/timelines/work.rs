@@ -1,7 +1,7 @@
 //! The cost of serving: the time that the application's threads and its packets had on cores over a whole recording.
 //!
-//! In: the core timelines, and how many messages each thread received. Out: ns by thread and by core, without the time of the recorder's hooks, the hypervisor,
-//! other tasks and other interrupts.
+//! In: the core timelines, and how many messages each thread received. Out: ns by thread and by core, without the time of the
+//! recorder's hooks, the hypervisor, other tasks and other interrupts.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ struct NodeWork {
 impl CoreWork {
     /// `kinds` is by node of the scan's tree.
     fn of(scan: &Scan, core: &Core, kinds: &[Kind], threads: usize) -> CoreWork {
-        // A timeline has a hundred times as many segments as different nodes: these are looked at once each.
+        // Many segments have the same node: what it is, is looked up once.
         let mut of_nodes = vec![NodeWork::default(); kinds.len()];
         let ends = core.segments.iter().skip(1).map(|s| s.from).chain([scan.end_ns]);
         for (segment, end) in core.segments.iter().zip(ends) {

@@ -10,6 +10,7 @@ use tailsight_lifetime::input::merge::in_memory;
 use tailsight_lifetime::partition::Legs;
 use tailsight_lifetime::path::Owners;
 use tailsight_lifetime::{Analysis, Incomplete, LEGS, Leg, Owner, Part, Role, RunContext, Who, scan};
+use tailsight_testbed::process::pin_thread;
 use tailsight_trace::Run;
 use tailsight_trace::read::CpuEvents;
 
@@ -97,6 +98,15 @@ fn check(name: &str) {
     let streamed = Analysis::of(&mut run).expect("its events");
     assert_eq!(streamed.lifetimes.messages, analysis.lifetimes.messages, "{name}");
     assert_eq!(summary(&streamed), summary(&analysis), "{name}");
+    // So it does where there is one processor, and no thread reads ahead.
+    let alone = std::thread::spawn(move || {
+        assert!((0..1024).any(|cpu| pin_thread(cpu).is_ok()), "a processor to run on");
+        assert_eq!(std::thread::available_parallelism().expect("the processors").get(), 1);
+        Analysis::of(&mut Run::open(&dir).expect("a golden run")).expect("its events")
+    });
+    let alone = alone.join().expect("an analysis");
+    assert_eq!(alone.lifetimes.messages, analysis.lifetimes.messages, "{name}");
+    assert_eq!(summary(&alone), summary(&analysis), "{name}");
     let lifetimes = &analysis.lifetimes;
     // Recorded from a lossless stream: what was not matched was cut off by the recording's end.
     let lost: u64 =
@@ -107,7 +117,7 @@ fn check(name: &str) {
     assert!(answered * 100 >= lifetimes.messages.len() * 95, "{name}: {answered} of {}", lifetimes.messages.len());
 
     let found = serde_json::to_string_pretty(&summary(&analysis)).expect("text") + "\n";
-    let path = dir.join("expected.json");
+    let path = folder().join(name).join("expected.json");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, &found).expect("expected.json can be written");
     }
