@@ -153,7 +153,7 @@ impl Partition {
         for piece in &pieces {
             let sum = &mut self.sum;
             let line = match *piece {
-                Piece::Others { tid, from, to } if from < to => {
+                Piece::Others { tid, from, to } if to.saturating_sub(from) > LONG_NS => {
                     Some((self.timelines.thread(scan, owners, tid, from), from, to))
                 }
                 Piece::Core { cpu, from, to } if to - from > LONG_NS => {

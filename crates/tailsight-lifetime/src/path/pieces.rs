@@ -216,7 +216,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let mut at = from;
             for call in scan.peers.calls(m.id) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
-                thread_pieces(scan, at, begin, focus, out);
+                turn_pieces(scan, m, (at, begin), focus, out);
                 let frame = Frame::Peer { symbol: call.peer };
                 out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                 at = end;
@@ -226,7 +226,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                     focus.answered = call.received.min(to);
                 }
             }
-            thread_pieces(scan, at, to, focus, out);
+            turn_pieces(scan, m, (at, to), focus, out);
         }
         Leg::Transmit => {
             let nic = to;
@@ -285,6 +285,27 @@ fn answerer(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<u32> {
     let mut others = wakers.flatten();
     let first = others.next()?;
     others.all(|w| w == first).then_some(first)
+}
+
+/// The service of a message by a thread: the turns in which the thread worked for this one or waited, and between them those for others.
+fn turn_pieces(scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+    if !scan.turns.is_loop(focus.tid) {
+        return thread_pieces(scan, from, to, focus, out);
+    }
+    // What follows the last turn that was added, and whether that is others'.
+    let (mut at, mut others) = (from, false);
+    let mut add = |at: u64, end: u64, others: bool| match others {
+        true if at < end => out.push(Piece::Others { tid: focus.tid, from: at, to: end }),
+        true => {}
+        false => thread_pieces(scan, at, end, focus, out),
+    };
+    for (begin, _, whose) in scan.turns.between(focus.tid, from, to) {
+        if whose.is_others(m) != others {
+            add(at, begin, others);
+            (at, others) = (begin, !others);
+        }
+    }
+    add(at, to, others);
 }
 
 /// A thread's part of a leg, in three pieces: the sleep in which the message found it, its work for others, and the time

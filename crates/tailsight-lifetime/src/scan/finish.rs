@@ -12,6 +12,7 @@ use super::{Scan, Scanner};
 use crate::input;
 use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
+use crate::messages::turns::Turns;
 use crate::messages::{Extra, Found, overtaken, udp_order};
 use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags};
 use crate::timelines::busy_periods::BusyPeriod;
@@ -25,12 +26,11 @@ impl Scanner<'_> {
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         udp_order::put_right(&mut self.found, self.peers.answered(), is_udp, sleeps);
         let unstamped = self.nic.judge(&mut self.found.messages);
-        let busy_periods = self.busy_periods.finish(end_ns, &self.found.messages, &mut self.found.extras);
+        let mut busy_periods = self.busy_periods.finish(end_ns, &self.found.messages, &mut self.found.extras);
         let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
         let sent = self.found.sent.iter_mut().map(|(_, m, extra)| (m, extra));
         let all = all.iter_mut().zip(extras).chain(sent);
         let outgoing = self.outgoing.finish(&self.flows, all, &mut self.found.uncommon);
-        complete(&mut self.cores, &self.tree, &busy_periods);
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
 
@@ -47,6 +47,9 @@ impl Scanner<'_> {
         let framing = self.captures.map(|(protocol, _)| framed(framing, protocol, &messages));
         let extras: Vec<Extra> = gathered(extras, &order);
         overtaken::mark(&mut messages);
+        let turns = Turns::of(&messages, &extras, &peers, &self.threads);
+        turns.add_to(&mut busy_periods);
+        complete(&mut self.cores, &self.tree, &busy_periods);
         let sent = in_order_of_sending(sent, &self.flows, &answers);
         Scan {
             tree: self.tree,
@@ -65,6 +68,7 @@ impl Scanner<'_> {
             numa_moves: self.numa_moves,
             drop_reasons: self.facts.drop_reasons,
             peers,
+            turns,
             loops: self.connections.into_loops(),
             polled: self.polled,
             classes: classes.into_list(),

@@ -28,6 +28,7 @@ use crate::messages::replies::Replies;
 use crate::messages::requests::Framing;
 use crate::messages::requests::capture::{Captures, Open};
 use crate::messages::requests::classes::RequestClass;
+use crate::messages::turns::Turns;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
 use crate::messages::{Extra, Found, UncommonList};
@@ -77,6 +78,8 @@ pub struct Scan {
     drop_reasons: (u32, u32),
     /// Servers behind the target.
     pub peers: backend_calls::Found,
+    /// The turns of threads that had several requests open at a time.
+    pub turns: Turns,
     /// Threads that serve several connections at a time.
     pub loops: FxHashSet<u32>,
     /// Threads that slept in a call in which threads wait for data or work, once at least.

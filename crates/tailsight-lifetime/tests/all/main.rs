@@ -13,6 +13,7 @@ mod regressions;
 mod sending;
 mod serving;
 mod simulator;
+mod turns;
 mod unanswered;
 mod waits;
 mod work;
