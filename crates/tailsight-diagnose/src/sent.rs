@@ -127,7 +127,7 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
     if counts.retransmitted > 0 {
         let times = if counts.retransmitted == 1 { "once".into() } else { format!("{} times", counts.retransmitted) };
         out.push(format!(
-            "a segment of what it sent was retransmitted {times}: its client waited longer than the transmit leg, \
+            "a segment of what it sent was lost and sent again {times}: its client waited longer than the transmit leg, \
              which ends with the first hand-over to the driver"
         ));
     }

@@ -107,8 +107,8 @@ kinds! {
     TxQueue = 18, "net_dev_queue", "aux: flow flags (CLIENT too); a: address key; b: ports | sequence << 32; c: payload bytes | ifindex << 32";
     /// A packet was given to the driver.
     TxDriver = 19, "net_dev_start_xmit", "as TxQueue";
-    /// TCP retransmitted a segment.
-    TcpRetransmit = 20, "tcp_retransmit_skb", "aux: flow flags (CLIENT too); a: address key; b: ports | sequence << 32; c: bytes (b's high half and c are 0 in older runs)";
+    /// TCP sent a segment again: to repair a loss (RECOVERY), or as a tail-loss probe.
+    TcpRetransmit = 20, "tcp_retransmit_skb", "aux: flow flags (RECOVERY, CLIENT too); a: address key; b: ports | sequence << 32; c: bytes | segments that the other end has reported as received twice << 32 (RECOVERY, b's high half and c are 0 in older runs)";
     /// A packet was dropped: one for the target, or with OUT one that it sent.
     SkbDrop = 21, "kfree_skb", "aux: flow flags (OUT, CLIENT too); a: address key; b: ports | sequence << 32; c: payload bytes | drop reason << 32";
     /// A TCP socket changed state.

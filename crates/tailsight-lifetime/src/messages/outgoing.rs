@@ -28,7 +28,8 @@ pub struct Outgoing {
 /// What happened to packets of the flows that the target serves, over the whole recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Segments that were retransmitted.
+    /// Segments that were sent again and that the other end had not received before: it waited for them. (The last of a connection, where
+    /// no later one tells what the other end reported, counts if the connection was repairing a loss.)
     pub retransmitted: u64,
     /// Packets that were dropped on their way out, by the kernel's number of the reason.
     pub dropped: BTreeMap<u32, u64>,
@@ -41,13 +42,25 @@ struct Out {
     /// (when it was given to the driver, when it had come to the queueing discipline), in the order of the first.
     passed: Vec<(u64, u64)>,
     /// Retransmissions.
-    retransmitted: Vec<u64>,
+    retransmitted: Vec<Retransmission>,
+    /// The application opened the connection.
+    client: bool,
     /// Drops, with the reason.
     dropped: Vec<(u64, u32)>,
     /// Send calls at whose end the connection was repairing a loss.
     repairing: Vec<u64>,
     /// Where the last packet ends that the NIC stamped, until the driver has let go of it.
     stamped: Option<u32>,
+}
+
+/// A segment that was sent again.
+#[derive(Clone, Copy, Debug)]
+struct Retransmission {
+    at: u64,
+    /// The connection was repairing a loss; else it is a tail-loss probe, sent when an acknowledgement does not come.
+    repairs: bool,
+    /// Segments that the other end had reported as received twice by then.
+    duplicates: u32,
 }
 
 fn end_of(event: &Event) -> u32 {
@@ -85,8 +98,10 @@ impl Outgoing {
 
     /// A segment was retransmitted.
     pub fn retransmitted(&mut self, event: &Event) {
-        self.flows.entry(FlowKey::of(event)).or_default().retransmitted.push(event.ts);
-        self.counts.retransmitted += u64::from(event.aux & flow_flags::CLIENT == 0);
+        let out = self.flows.entry(FlowKey::of(event)).or_default();
+        out.client = event.aux & flow_flags::CLIENT != 0;
+        let repairs = event.aux & flow_flags::RECOVERY != 0;
+        out.retransmitted.push(Retransmission { at: event.ts, repairs, duplicates: event.c_hi() });
     }
 
     /// The NIC stamped the packet that ends there: it left this host.
@@ -127,11 +142,13 @@ impl Outgoing {
 
     /// Tells each message what its reply met. Returns what happened in all.
     pub fn finish<'a>(
-        self,
+        mut self,
         flows: &[Flow],
         messages: impl Iterator<Item = (&'a mut Message, &'a mut Extra)>,
         uncommon: &mut UncommonList,
     ) -> Counts {
+        let serving = self.flows.values().filter(|out| !out.client);
+        self.counts.retransmitted = serving.map(Out::waited_for).sum();
         if !self.flows.is_empty() {
             for (m, extra) in messages {
                 let key = &flows[m.flow as usize].key;
@@ -145,6 +162,16 @@ impl Outgoing {
 }
 
 impl Out {
+    /// How many segments were sent again that the other end had not received before.
+    fn waited_for(&self) -> u64 {
+        let [first, .., last] = self.retransmitted[..] else {
+            return self.retransmitted.iter().filter(|again| again.repairs).count() as u64;
+        };
+        // Each count tells of those before it.
+        let duplicates = u64::from(last.duplicates.wrapping_sub(first.duplicates));
+        (self.retransmitted.len() as u64 - 1).saturating_sub(duplicates) + u64::from(last.repairs)
+    }
+
     fn tell(&self, (m, extra): (&mut Message, &mut Extra), uncommon: &mut UncommonList, udp: bool) {
         if m.send_ns == 0 {
             return;
@@ -170,8 +197,8 @@ impl Out {
             let uncommon = uncommon.entry(extra);
             (uncommon.dropped_ns, uncommon.drop_reason) = (ts, reason);
         }
-        let again = self.retransmitted[self.retransmitted.partition_point(|ts| *ts < extra.sent_ns)..].first();
-        if again.is_some_and(|ts| *ts <= until) || self.repairing.binary_search(&extra.sent_ns).is_ok() {
+        let again = self.retransmitted[self.retransmitted.partition_point(|again| again.at < extra.sent_ns)..].first();
+        if again.is_some_and(|again| again.at <= until) || self.repairing.binary_search(&extra.sent_ns).is_ok() {
             uncommon.entry(extra).repairing = true;
         }
     }
@@ -228,6 +255,29 @@ mod tests {
         let mut out = Outgoing::default();
         out.sent(KEY, &event(110, Kind::Send, flow_flags::RECOVERY, 1000, 100));
         assert!(told(out, 200).2.repairing, "the repair had begun before");
+    }
+
+    /// Of 3,578 tail-loss probes after delayed acknowledgements, each reported as received twice, it was said that the client had waited.
+    #[test]
+    fn a_segment_that_had_arrived_before_it_was_sent_again_is_no_wait() {
+        let counted = |segments: &[(u16, u32)]| {
+            let mut out = Outgoing::default();
+            for (at, &(flags, duplicates)) in (100..).zip(segments) {
+                out.retransmitted(&event(at, Kind::TcpRetransmit, flags, 900, 100 | u64::from(duplicates) << 32));
+            }
+            out.finish(&[], std::iter::empty(), &mut UncommonList::default()).retransmitted
+        };
+        let (probe, repair) = (0, flow_flags::RECOVERY);
+        assert_eq!(counted(&[(probe, 7), (probe, 8), (probe, 9)]), 0, "each of those that are known");
+        assert_eq!(counted(&[(probe, 7), (probe, 7), (probe, 8)]), 1, "one of them was lost");
+        assert_eq!(counted(&[(repair, 0), (repair, 0), (repair, 0)]), 3);
+        assert_eq!(
+            counted(&[(repair, 0), (repair, 1), (repair, 2)]),
+            1,
+            "a time-out in vain; the last one may have been needed"
+        );
+        assert_eq!((counted(&[(probe, 0)]), counted(&[(repair, 0)]), counted(&[])), (0, 1, 0));
+        assert_eq!(counted(&[(repair | flow_flags::CLIENT, 0)]), 0, "on a connection to another server");
     }
 
     #[test]

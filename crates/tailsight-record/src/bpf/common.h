@@ -468,6 +468,32 @@ static __always_inline bool is_inet(const struct sock *sk)
 	return family == AF_INET || family == AF_INET6;
 }
 
+#define TCP_CA_RECOVERY 3
+
+/* Whether a TCP connection repairs a loss: fast recovery, or after its time-out. */
+static __always_inline bool repairs_a_loss(const struct sock *sk)
+{
+	__u64 state;
+	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+		const struct inet_connection_sock *icsk = (const void *)AS(struct inet_connection_sock, sk);
+		state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+	} else {
+		const struct inet_connection_sock *icsk = (const void *)sk;
+		state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
+	}
+	return state >= TCP_CA_RECOVERY;
+}
+
+/* How many segments the other end of a TCP connection has reported as received twice (DSACK). */
+static __always_inline __u32 duplicates_reported(const struct sock *sk)
+{
+	if (!bpf_ksym_exists(bpf_rdonly_cast)) {
+		const struct tcp_sock *tcp = (const void *)sk;
+		return BPF_CORE_READ(tcp, dsack_dups);
+	}
+	return ((const struct tcp_sock *)AS(struct tcp_sock, sk))->dsack_dups;
+}
+
 /* The socket's own address, as in `doors`. */
 static __always_inline void local_of_sock(const struct sock *sk, __u64 local[2])
 {

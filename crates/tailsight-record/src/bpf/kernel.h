@@ -124,6 +124,7 @@ struct tcp_sock {
 	__u32 rcv_nxt;
 	__u32 copied_seq;
 	__u32 write_seq;
+	__u32 dsack_dups;
 };
 struct sk_buff {
 	struct net_device *dev;

@@ -179,23 +179,12 @@ int cgroup_sendmsg6(struct bpf_sock_addr *ctx)
 	return may_send(ctx, TS_FLOW_V6);
 }
 
-#define TCP_CA_RECOVERY 3
-
 /* What else is recorded of a TCP socket at the end of a send. */
 static __always_inline __u16 state_of(const struct sock *sk)
 {
 	if (sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	__u64 state;
-	if (bpf_ksym_exists(bpf_rdonly_cast)) {
-		const struct inet_connection_sock *icsk = (const void *)AS(struct inet_connection_sock, sk);
-		state = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
-	} else {
-		const struct inet_connection_sock *icsk = (const void *)sk;
-		state = BPF_CORE_READ_BITFIELD_PROBED(icsk, icsk_ca_state);
-	}
-	return (state >= TCP_CA_RECOVERY ? TS_FLOW_RECOVERY : 0) |
-	       (sk->sk_wmem_queued >= sk->sk_sndbuf ? TS_FLOW_FULL : 0);
+	return (repairs_a_loss(sk) ? TS_FLOW_RECOVERY : 0) | (sk->sk_wmem_queued >= sk->sk_sndbuf ? TS_FLOW_FULL : 0);
 }
 
 static __always_inline int sent(struct sock *sk, int ret)

@@ -67,7 +67,10 @@ int HOOK(tcp_retransmit_skb, const struct sock *sk, const struct sk_buff *skb)
 	flow_of_sock(sk, &flow);
 	if (skb)
 		bpf_probe_read_kernel(&range, sizeof(range), skb->cb);
-	emit(TS_TCP_RETRANSMIT, flow.flags | (serves ? 0 : TS_FLOW_CLIENT), flow.addrs, pair(flow.ports, range.seq),
-	     range.end_seq - range.seq);
+	/* A tail-loss probe leaves the connection's state as it was. What was sent again in vain the other end reports, and the
+	 * next retransmission tells. */
+	__u16 repairs = repairs_a_loss(sk) ? TS_FLOW_RECOVERY : 0;
+	emit(TS_TCP_RETRANSMIT, flow.flags | repairs | (serves ? 0 : TS_FLOW_CLIENT), flow.addrs,
+	     pair(flow.ports, range.seq), pair(range.end_seq - range.seq, duplicates_reported(sk)));
 	return 0;
 }
