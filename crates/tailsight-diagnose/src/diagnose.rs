@@ -101,7 +101,8 @@ pub fn diagnose_with(
         more: options.more.then(|| analysis.more(&cause_of_row, joined.as_ref())),
         ..summary.diagnosis(options, facts)
     };
-    diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
+    diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
+    diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
     diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     diagnosis.notes.extend(functions::too_few(&diagnosis));
@@ -125,7 +126,8 @@ pub fn overview(
     let selection = Selection::of(&lifetimes.messages, options);
     let summary = Summary::new(lifetimes, &lifetimes.messages, (options, &selection), facts)?;
     let mut diagnosis = Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) };
-    diagnosis.notes = advice::notes::notes(&diagnosis, options, facts);
+    diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
+    diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     diagnosis.next = advice::notes::next(&diagnosis, facts);
     Ok(diagnosis)
@@ -146,6 +148,7 @@ impl<'a> Summary<'a> {
         (options, selection): (&'a Options, &'a Selection),
         facts: &RecordingFacts,
     ) -> Result<Summary<'a>, Error> {
+        crate::multiplexed::check_protocol(lifetimes)?;
         let counts = counts(lifetimes, mine, options.leg, selection.ranked.len() as u64);
         if selection.ranked.is_empty() {
             return Err(nothing(lifetimes, options.leg, &counts, facts));
@@ -180,6 +183,7 @@ impl<'a> Summary<'a> {
             owned: model::Coverage::default(),
             send_entry: crate::sent::entry(lifetimes),
             sent: crate::sent::summary(lifetimes),
+            multiplexed: crate::multiplexed::summary(lifetimes),
             stages: vec![],
             more: None,
             ideal_ns: None,

@@ -56,6 +56,24 @@ pub enum Error {
         /// What to do.
         advice: String,
     },
+    /// The run was recorded with a protocol that its bytes are not of.
+    #[error(
+        "{}: none of {segments} segments is a request of {protocol}{seems}: the wrong protocol, so what was recorded are no requests; record \
+         again {advice}",
+        Untrusted(app)
+    )]
+    WrongProtocol {
+        /// The application.
+        app: String,
+        /// The protocol that was asked for.
+        protocol: String,
+        /// Segments that were looked at.
+        segments: u64,
+        /// What they are instead, as far as is known.
+        seems: &'static str,
+        /// How.
+        advice: &'static str,
+    },
     /// An id that no complete message has.
     #[error("{why}: {range}, and {slowest}")]
     NoSuchMessage {

@@ -32,6 +32,7 @@ mod glob;
 pub mod ideal;
 pub mod model;
 pub mod more;
+pub mod multiplexed;
 mod options;
 pub mod phases;
 mod queued;

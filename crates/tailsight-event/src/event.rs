@@ -83,7 +83,7 @@ kinds! {
     /// A task executed a program.
     TaskExec = 6, "sched_process_exec", "a: tid | tgid << 32; b, c: comm, 16 bytes";
     /// A task ended.
-    TaskExit = 7, "sched_process_exit", "a: tid | tgid << 32";
+    TaskExit = 7, "sched_process_exit", "a: tid | tgid << 32; older runs only: nothing reads it";
     /// A task changed its name.
     TaskRename = 8, "task_rename", "a: tid | tgid << 32; b, c: new comm, 16 bytes";
 
@@ -142,9 +142,9 @@ kinds! {
     /// A page fault taken in kernel mode by a thread of the target.
     FaultKernel = 49, "page_fault_kernel", "b: error code";
     /// An inter-processor interrupt was sent.
-    IpiSend = 50, "ipi_send_cpu, ipi_send_cpumask", "a: target cpu, 0xffffffff for a mask";
+    IpiSend = 50, "ipi_send_cpu, ipi_send_cpumask", "a: target cpu, 0xffffffff for a mask; older runs only: nothing reads it";
     /// A function was queued for another core.
-    CsdQueue = 51, "csd_queue_cpu", "a: target cpu";
+    CsdQueue = 51, "csd_queue_cpu", "a: target cpu; older runs only: nothing reads it";
     /// A function queued by another core starts.
     CsdEntry = 52, "csd_function_entry", "";
     /// A function queued by another core ends.
@@ -234,6 +234,10 @@ pub mod flow_flags {
     pub const CLIENT: u16 = 256;
     /// Of a send: the socket's send buffer was full when the call ended.
     pub const FULL: u16 = 512;
+    /// Of a segment in protocol processing: its payload begins like a record of TLS.
+    pub const TLS: u16 = 1024;
+    /// Of a segment in protocol processing: its payload begins like a frame of HTTP/2, or with its preface.
+    pub const HTTP2: u16 = 2048;
 }
 
 /// Flags in `aux` of events of traced functions.
@@ -340,6 +344,8 @@ pub fn c_header() -> String {
         ("OUT", flow_flags::OUT),
         ("CLIENT", flow_flags::CLIENT),
         ("FULL", flow_flags::FULL),
+        ("TLS", flow_flags::TLS),
+        ("HTTP2", flow_flags::HTTP2),
     ] {
         out += &format!("#define TS_FLOW_{name} {value}\n");
     }

@@ -62,6 +62,8 @@ pub struct Lifetimes {
     pub sent: Vec<Sent>,
     /// Retransmissions and drops of what the target sent its clients.
     pub outgoing: messages::outgoing::Counts,
+    /// Messages on connections that requests may share.
+    pub multiplexed: messages::multiplexed::Multiplexed,
     /// How often NUMA balancing moved a thread of the target to another core.
     pub numa_moves: u64,
     /// Where the transmit leg begins.
@@ -280,6 +282,7 @@ impl Analysis {
             incomplete: std::mem::take(&mut scan.incomplete),
             faults: scan.faults.by_message(scan.messages.iter().zip(&scan.extras), divided.as_deref()),
             outgoing: std::mem::take(&mut scan.outgoing),
+            multiplexed: std::mem::take(&mut scan.multiplexed),
             numa_moves: scan.numa_moves,
             send_entry: facts.send_entry.clone(),
             overtaken: messages::overtaken::behind_later(

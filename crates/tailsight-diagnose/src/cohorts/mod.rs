@@ -133,7 +133,9 @@ pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) 
         }
     };
     add(Incomplete::ReceiveNotSeen, unreceived.saturating_sub(named));
-    add(Incomplete::SendNotSeen, unsent);
+    let multiplexed = lifetimes.multiplexed.unpaired().min(unsent);
+    add(Incomplete::Multiplexed, multiplexed);
+    add(Incomplete::SendNotSeen, unsent - multiplexed);
     add(Incomplete::ReplyDropped, dropped);
     add(Incomplete::TransmitNotSeen, sent - dropped);
     let total = complete + incomplete.values().sum::<u64>();

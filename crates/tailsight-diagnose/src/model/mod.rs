@@ -72,6 +72,9 @@ pub struct Diagnosis {
     /// What the application sent that no message asked for; absent when there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
+    /// Messages on connections that requests may share; absent when there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiplexed: Option<Multiplexed>,
     /// What NSight §7.4 looks at beside the causes, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<More>,
@@ -123,6 +126,17 @@ pub struct TakenOut {
     pub role: Role,
     /// Its share of the deviation of the total's focus, before.
     pub share: f64,
+}
+
+/// Messages on connections that requests may share. Of those that do, a message is a segment and has no reply: only its receive leg is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Multiplexed {
+    /// On connections of HTTP/2 in the clear: without a reply.
+    pub http2: u64,
+    /// On connections of TLS to ports on which requests do not wait for each other: without a reply.
+    pub tls_shared: u64,
+    /// On connections of TLS to ports on which requests and replies alternate: paired by order.
+    pub tls_in_turn: u64,
 }
 
 /// Send calls that answer no received message; they are no messages of the run.

@@ -78,6 +78,9 @@ pub enum Incomplete {
     /// Its send call is missing among the events.
     #[serde(rename = "its send call was not seen")]
     SendNotSeen,
+    /// Many requests share its connection, and no event tells which reply is whose.
+    #[serde(rename = "on a connection that many requests share")]
+    Multiplexed,
     /// It was pending when its connection ended.
     #[serde(rename = "not read before the connection ended")]
     ConnectionEnded,
@@ -97,13 +100,14 @@ pub enum Incomplete {
 
 impl Incomplete {
     /// Every reason.
-    pub const ALL: [Incomplete; 11] = [
+    pub const ALL: [Incomplete; 12] = [
         Incomplete::Dropped,
         Incomplete::TransmitNotSeen,
         Incomplete::PacketsNotSeen,
         Incomplete::ReceiveNotSeen,
         Incomplete::ReplyDropped,
         Incomplete::SendNotSeen,
+        Incomplete::Multiplexed,
         Incomplete::ConnectionEnded,
         Incomplete::RecordingEnded,
         Incomplete::NeverRead,
@@ -117,6 +121,7 @@ impl Incomplete {
             Incomplete::Dropped => "dropped",
             Incomplete::ReceiveNotSeen => "its receive call was not seen",
             Incomplete::SendNotSeen => "its send call was not seen",
+            Incomplete::Multiplexed => "on a connection that many requests share",
             Incomplete::TransmitNotSeen => "its hand-over to the driver was not seen",
             Incomplete::ReplyDropped => "its reply was dropped by this host",
             Incomplete::PacketsNotSeen => "its packets were not seen",

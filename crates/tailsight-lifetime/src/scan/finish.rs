@@ -10,6 +10,7 @@ use tailsight_trace::FlowKey;
 use super::losses::overlaps;
 use super::{Scan, Scanner};
 use crate::input;
+use crate::messages::multiplexed::{Carrier, Multiplexed};
 use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
 use crate::messages::turns::Turns;
@@ -22,6 +23,7 @@ use crate::timelines::tree::{NodeId, Tree};
 impl Scanner<'_> {
     pub(super) fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
         self.close();
+        let multiplexed = self.unpair();
         let is_udp = |flow: u32| self.flows[flow as usize].key.is_udp();
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         udp_order::put_right(&mut self.found, self.peers.answered(), is_udp, sleeps);
@@ -69,6 +71,7 @@ impl Scanner<'_> {
             drop_reasons: self.facts.drop_reasons,
             peers,
             turns,
+            multiplexed,
             loops: self.connections.into_loops(),
             polled: self.polled,
             classes: classes.into_list(),
@@ -77,6 +80,13 @@ impl Scanner<'_> {
             start_ns,
             end_ns,
         }
+    }
+
+    /// Messages of connections that requests share have no replies.
+    fn unpair(&mut self) -> Multiplexed {
+        let carriers = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments.carrier())));
+        let carriers = carriers.filter(|(_, carrier)| *carrier != Carrier::Plain).collect();
+        Multiplexed::unpair(&mut self.found, &self.flows, &carriers)
     }
 
     /// Ends what is still open: packets, connections, datagrams.

@@ -22,6 +22,7 @@ use crate::input::sample_clock::Pending;
 use crate::messages::backend_calls::{self, Peers};
 use crate::messages::continued::Later;
 use crate::messages::fault_counts::FaultCounts;
+use crate::messages::multiplexed::Multiplexed;
 use crate::messages::nic::{NicUse, Stamp};
 use crate::messages::outgoing::{self, Outgoing};
 use crate::messages::replies::Replies;
@@ -78,6 +79,8 @@ pub struct Scan {
     drop_reasons: (u32, u32),
     /// Servers behind the target.
     pub peers: backend_calls::Found,
+    /// Messages on connections that requests may share.
+    pub multiplexed: Multiplexed,
     /// The turns of threads that had several requests open at a time.
     pub turns: Turns,
     /// Threads that serve several connections at a time.

@@ -66,6 +66,9 @@ impl Scanner<'_> {
                 self.connections.opened(FlowKey::of(event));
                 flow.opened(event.b_hi(), &mut self.found);
             }
+            if event.c_lo() > 0 {
+                flow.segments.take(event);
+            }
             flow.receiver.captured(event, cpu, capture);
         }
     }

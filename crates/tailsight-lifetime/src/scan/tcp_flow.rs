@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::messages::multiplexed::Segments;
 use crate::messages::replies::{Replies, SendCall};
 use crate::messages::requests::flow::Framed;
 use crate::messages::tcp::Receiver;
@@ -16,6 +17,8 @@ pub(super) struct TcpFlow {
     /// Opened, and nothing received yet.
     pub(super) new: bool,
     pub(super) receiver: Receiver,
+    /// What its segments begin like.
+    pub(super) segments: Segments,
     pub(super) replies: Replies,
     /// With a protocol, instead of `replies`.
     pub(super) framed: Option<Box<Framed>>,

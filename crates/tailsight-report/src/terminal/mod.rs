@@ -18,6 +18,7 @@ mod typical;
 
 use tailsight_diagnose::advice::root_words;
 use tailsight_diagnose::model::Cause;
+use tailsight_diagnose::multiplexed::counts_segments;
 use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Leg;
 use tailsight_trace::RunMeta;
@@ -139,7 +140,7 @@ fn headline(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> String {
         "{}, {leg}: {} of {}",
         paint(style, "1", &clean(&d.app)),
         units::count(d.messages.complete),
-        units::counted(d.messages.total, "message"),
+        units::counted(d.messages.total, if counts_segments(d) { "segment" } else { "message" }),
     );
     if let Some(run) = run.filter(|r| r.end_ns > r.start_ns) {
         text += &format!(" in {}", units::duration(run.end_ns - run.start_ns));

@@ -64,6 +64,53 @@ int HOOK(netif_rx_entry, struct sk_buff *skb)
 	return 0;
 }
 
+/* What a segment's payload begins like: a record of TLS or a frame of HTTP/2, which many requests share. Nothing of the payload is
+ * kept. A frame's header is 9 bytes: length (24 bits), type, flags, stream (31 bits). Segments mostly begin where a frame does. */
+static __always_inline __u16 content_of(struct sk_buff *skb, const struct packet *p)
+{
+	struct bpf_dynptr whole;
+	struct {
+		__u8 b[9];
+	} h = {};
+
+	if (p->payload < sizeof(h) || p->flow.flags & TS_FLOW_UDP || !bpf_ksym_exists(bpf_dynptr_from_skb))
+		return 0;
+	if (bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &whole) ||
+	    bpf_dynptr_read(&h, sizeof(h), &whole, p->headers, 0))
+		return 0;
+	/* Change of cipher, alert, handshake, data; version 3.0 to 3.4; at most 2^14 bytes and what encryption adds. */
+	if (h.b[0] >= 20 && h.b[0] <= 23 && h.b[1] == 3 && h.b[2] <= 4 && h.b[3] <= 65)
+		return TS_FLOW_TLS;
+	if (h.b[0] == 'P' && h.b[1] == 'R' && h.b[2] == 'I' && h.b[3] == ' ' && h.b[4] == '*' && h.b[5] == ' ' &&
+	    h.b[6] == 'H' && h.b[7] == 'T')
+		return TS_FLOW_HTTP2;
+	if (h.b[0] || h.b[1] > 64 || h.b[3] > 9 || h.b[5] > 127)
+		return 0;
+	__u32 length = (__u32)h.b[1] << 8 | h.b[2];
+	bool stream = h.b[5] || h.b[6] || h.b[7] || h.b[8], odd = h.b[8] & 1;
+	switch (h.b[3]) {
+	case 0: /* DATA */
+	case 9: /* CONTINUATION */
+		return stream && odd ? TS_FLOW_HTTP2 : 0;
+	case 1: /* HEADERS */
+		return stream && odd && length ? TS_FLOW_HTTP2 : 0;
+	case 2: /* PRIORITY */
+		return stream && length == 5 ? TS_FLOW_HTTP2 : 0;
+	case 3: /* RST_STREAM */
+		return stream && length == 4 ? TS_FLOW_HTTP2 : 0;
+	case 4: /* SETTINGS */
+		return !stream && length % 6 == 0 ? TS_FLOW_HTTP2 : 0;
+	case 6: /* PING */
+		return !stream && length == 8 ? TS_FLOW_HTTP2 : 0;
+	case 7: /* GOAWAY */
+		return !stream && length >= 8 ? TS_FLOW_HTTP2 : 0;
+	case 8: /* WINDOW_UPDATE */
+		return length == 4 ? TS_FLOW_HTTP2 : 0;
+	default:
+		return 0;
+	}
+}
+
 SEC("tp_btf/netif_receive_skb")
 int HOOK(netif_receive_skb, struct sk_buff *skb)
 {
@@ -71,7 +118,7 @@ int HOOK(netif_receive_skb, struct sk_buff *skb)
 	if (!parse_incoming(skb, &p) || !carries_data(&p))
 		return 0;
 	if (is_target_packet(&p, skb->dev)) {
-		emit_packet(TS_RX_STACK, &p, 0, skb->dev->ifindex);
+		emit_packet(TS_RX_STACK, &p, content_of(skb, &p), skb->dev->ifindex);
 		emit_hardware_time(skb);
 		emit_payload(skb, 0, &p, false);
 	} else if (!is_target_port(p.flow.ports & 0xffff)) {

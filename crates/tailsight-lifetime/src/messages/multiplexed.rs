@@ -1,0 +1,195 @@
+//! Connections that many requests share: HTTP/2 (and gRPC), in the clear or in TLS. There a segment is no request and the order of sends
+//! tells of no reply whose it is, so their messages have none.
+//!
+//! In: what the payload of each segment begins like (classes, no bytes), and the messages of each connection with their replies by order.
+//! Out: the messages of shared connections without replies, and how many there were.
+//!
+//! HTTP/2 in the clear is seen by its frames. What TLS carries cannot be seen; whether requests wait for each other can: a client of
+//! HTTP/1 sends its next request after the reply to the one before, so that requests and replies alternate.
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::Event;
+use tailsight_trace::event::flow_flags;
+
+use super::{Extra, Found};
+use crate::model::{Flow, Message, flags};
+
+/// A connection is of TLS, or of HTTP/2, if so many of ten of its segments begin like that. Others lie inside a record, or a frame, of several
+/// segments.
+const ALIKE_OF_TEN: u64 = 5;
+/// On a port with TLS, so many of a hundred requests may come while another one of their connection has no reply yet: a client that gave a
+/// request up, or closes.
+const OVERLAPS_OF_HUNDRED: u64 = 5;
+
+/// What the segments of a connection begin like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    all: u32,
+    tls: u32,
+    http2: u32,
+}
+
+/// What carries the requests of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// Nothing that is known to be shared by requests.
+    Plain,
+    /// TLS.
+    Tls,
+    /// HTTP/2 in the clear.
+    Http2,
+}
+
+impl Segments {
+    /// A segment with payload in protocol processing.
+    pub fn take(&mut self, event: &Event) {
+        self.all += 1;
+        self.tls += u32::from(event.aux & flow_flags::TLS != 0);
+        self.http2 += u32::from(event.aux & flow_flags::HTTP2 != 0);
+    }
+
+    /// What these segments are of.
+    pub fn carrier(&self) -> Carrier {
+        let alike = |n: u32| n > 0 && u64::from(n) * 10 >= u64::from(self.all) * ALIKE_OF_TEN;
+        match () {
+            () if alike(self.http2) => Carrier::Http2,
+            () if alike(self.tls) => Carrier::Tls,
+            () => Carrier::Plain,
+        }
+    }
+}
+
+/// Messages of a run by what carries them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Multiplexed {
+    /// On connections of HTTP/2: they have no replies.
+    pub http2: u64,
+    /// On connections of TLS to ports on which requests do not wait for each other: they have no replies.
+    pub tls_shared: u64,
+    /// On connections of TLS to ports on which requests and replies alternate: they are paired by order.
+    pub tls_in_turn: u64,
+}
+
+impl Multiplexed {
+    /// Whether all messages are on other connections.
+    pub fn is_empty(&self) -> bool {
+        *self == Multiplexed::default()
+    }
+
+    /// Messages whose replies cannot be told.
+    pub fn unpaired(&self) -> u64 {
+        self.http2 + self.tls_shared
+    }
+
+    /// Takes the replies of messages on shared connections away. `carriers`: by flow.
+    pub fn unpair(found: &mut Found, flows: &[Flow], carriers: &FxHashMap<u32, Carrier>) -> Multiplexed {
+        let mut counts = Multiplexed::default();
+        if carriers.is_empty() {
+            return counts;
+        }
+        let shared_ports = ports_with_overlaps(&found.messages, flows, carriers);
+        // Requests that were read in the connection's bytes have replies by these.
+        let by_order = |m: &Message| m.class == 0 || m.flags & flags::UNFRAMED != 0;
+        let messages = found.messages.iter_mut().zip(&mut found.extras).filter(|(m, _)| by_order(m));
+        for (m, extra) in messages {
+            match carriers.get(&m.flow).unwrap_or(&Carrier::Plain) {
+                Carrier::Plain => continue,
+                Carrier::Http2 => counts.http2 += 1,
+                Carrier::Tls if shared_ports.contains(&flows[m.flow as usize].key.local_port()) => {
+                    counts.tls_shared += 1
+                }
+                Carrier::Tls => {
+                    counts.tls_in_turn += 1;
+                    continue;
+                }
+            }
+            (m.send_ns, m.xmit_ns, m.nic_tx_ns, m.nic_tx_error_ns, m.reply_bytes) = (0, 0, 0, 0, 0);
+            m.flags &= !(flags::SHARED_REPLY | flags::CONTINUED | flags::REPLY_DROPPED);
+            *extra = Extra { stack_cpu: extra.stack_cpu, uncommon: extra.uncommon, ..Extra::default() };
+        }
+        counts
+    }
+}
+
+/// The ports of TLS on which requests come while another one of their connection has no reply yet.
+fn ports_with_overlaps(messages: &[Message], flows: &[Flow], carriers: &FxHashMap<u32, Carrier>) -> Vec<u16> {
+    // By port: requests, and those that came before the reply to the one before them.
+    let mut by_port: FxHashMap<u16, (u64, u64)> = FxHashMap::default();
+    let mut last_reply: FxHashMap<u32, u64> = FxHashMap::default();
+    let tls = messages.iter().filter(|m| carriers.get(&m.flow) == Some(&Carrier::Tls) && m.send_ns != 0);
+    for m in tls {
+        let (requests, overlaps) = by_port.entry(flows[m.flow as usize].key.local_port()).or_default();
+        let last = last_reply.entry(m.flow).or_default();
+        // Segments of one request share its reply.
+        if m.send_ns != *last {
+            *requests += 1;
+            *overlaps += u64::from(m.recv_ns < *last);
+        }
+        *last = (*last).max(m.send_ns);
+    }
+    let shared =
+        by_port.into_iter().filter(|(_, (requests, overlaps))| overlaps * 100 > requests * OVERLAPS_OF_HUNDRED);
+    shared.map(|(port, _)| port).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_trace::FlowKey;
+
+    fn segments(all: u32, tls: u32, http2: u32) -> Segments {
+        Segments { all, tls, http2 }
+    }
+
+    /// Requests of a connection to port 443: (received, answered).
+    fn found(times: &[(u64, u64)]) -> (Found, Vec<Flow>) {
+        let key = FlowKey { addrs: 1, ports: 443 << 16 | 4000, proto: 0 };
+        let mut found = Found::default();
+        for &(recv_ns, send_ns) in times {
+            found.messages.push(Message { recv_ns, send_ns, xmit_ns: send_ns + 1, ..Message::default() });
+            found.extras.push(Extra { send_tid: 7, sent_ns: send_ns, stack_cpu: 1, ..Extra::default() });
+        }
+        (found, vec![Flow { key, name: String::new(), messages: 0 }])
+    }
+
+    #[test]
+    fn a_carrier_is_told_by_what_most_segments_begin_like() {
+        assert_eq!(segments(0, 0, 0).carrier(), Carrier::Plain);
+        assert_eq!(segments(10, 0, 1).carrier(), Carrier::Plain, "chance");
+        assert_eq!(segments(10, 0, 5).carrier(), Carrier::Http2, "an upload: frames of several segments");
+        assert_eq!(segments(10, 9, 0).carrier(), Carrier::Tls);
+    }
+
+    #[test]
+    fn requests_of_http2_have_no_reply_by_order() {
+        let (mut found, flows) = found(&[(10, 20), (30, 40)]);
+        let carriers = FxHashMap::from_iter([(0, Carrier::Http2)]);
+        let counts = Multiplexed::unpair(&mut found, &flows, &carriers);
+        assert_eq!(counts, Multiplexed { http2: 2, ..Multiplexed::default() });
+        assert!(found.messages.iter().all(|m| (m.send_ns, m.xmit_ns) == (0, 0) && m.recv_ns != 0));
+        assert!(found.extras.iter().all(|e| (e.send_tid, e.sent_ns, e.stack_cpu) == (0, 0, 1)));
+    }
+
+    #[test]
+    fn requests_in_tls_keep_their_replies_where_they_alternate() {
+        let carriers = FxHashMap::from_iter([(0, Carrier::Tls)]);
+        let (mut in_turn, flows) = found(&[(10, 20), (30, 40), (50, 60)]);
+        assert_eq!(Multiplexed::unpair(&mut in_turn, &flows, &carriers).tls_in_turn, 3);
+        assert!(in_turn.messages.iter().all(|m| m.send_ns != 0));
+        // The second comes before the first has its reply.
+        let (mut shared, flows) = found(&[(10, 40), (30, 50), (45, 60)]);
+        assert_eq!(Multiplexed::unpair(&mut shared, &flows, &carriers).tls_shared, 3);
+        assert!(shared.messages.iter().all(|m| m.send_ns == 0));
+        // An upload in three segments, answered once.
+        let (mut upload, flows) = found(&[(10, 40), (20, 40), (30, 40), (50, 60)]);
+        assert_eq!(Multiplexed::unpair(&mut upload, &flows, &carriers).tls_in_turn, 4);
+    }
+
+    #[test]
+    fn pipelined_requests_in_the_clear_keep_their_replies() {
+        let (mut pipelined, flows) = found(&[(10, 40), (20, 50), (30, 60)]);
+        let carriers = FxHashMap::from_iter([(0, Carrier::Plain)]);
+        assert_eq!(Multiplexed::unpair(&mut pipelined, &flows, &carriers), Multiplexed::default());
+        assert!(pipelined.messages.iter().all(|m| m.send_ns != 0));
+    }
+}
