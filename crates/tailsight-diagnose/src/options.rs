@@ -26,6 +26,8 @@ pub struct Options {
     pub bootstrap_rounds: u32,
     /// Whether to compute [`crate::model::More`].
     pub more: bool,
+    /// Whether to say what limits every run, too.
+    pub verbose: bool,
     /// Notes about a leg or a focus that was selected automatically.
     pub remarks: Vec<String>,
     /// Most messages of the reference that the focus is compared with, evenly by latency where it has more: the mean of so many ordinary
@@ -50,6 +52,7 @@ impl Default for Options {
             granularity_ns: 300,
             bootstrap_rounds: 500,
             more: false,
+            verbose: false,
             remarks: vec![],
             compared: 5_000,
             estimated: 10_000,

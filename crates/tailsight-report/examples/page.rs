@@ -17,7 +17,7 @@ fn main() -> std::io::Result<()> {
     let run = synthetic::run_with(messages, others);
     let style = terminal::Style { color: true, width: 100 };
     print!("{}", terminal::diagnosis_of(&run.diagnosis, Some(&run.meta), &style));
-    print!("\n{}", terminal::record_summary(&run.meta, &style));
+    print!("\n{}", terminal::record_summary(&run.meta, &style, false));
     let began = std::time::Instant::now();
     let page = run.with_input(html::report);
     let took = began.elapsed();

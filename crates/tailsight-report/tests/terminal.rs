@@ -490,7 +490,7 @@ fn what_causes_explain_and_what_has_an_owner_are_two_lines() {
 
 #[test]
 fn summary_of_a_recording() {
-    insta::assert_snapshot!(record_summary(&synthetic::meta(2_000_000_000), &plain(100)));
+    insta::assert_snapshot!(record_summary(&synthetic::meta(2_000_000_000), &plain(100), true));
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn summary_of_a_recording_that_went_wrong() {
     meta.cpus[1].lost = 12_040;
     meta.overhead.ns_per_event = 0.0;
     meta.warnings = vec!["the clock was stepped".into(), "pid 4242 ended".into()];
-    let text = record_summary(&meta, &plain(100));
+    let text = record_summary(&meta, &plain(100), true);
     assert!(text.lines().count() <= 6, "{text}");
     insta::assert_snapshot!(text);
 }

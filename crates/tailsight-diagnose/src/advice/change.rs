@@ -56,6 +56,11 @@ pub enum Inside {
 const CORES: &str = "echo $t $(sed -n s/^Cpus_allowed_list:.//p /proc/$t/status)";
 
 impl Change {
+    /// Whether it gives the target's threads a real-time priority.
+    pub fn is_real_time(&self) -> bool {
+        matches!(self, Change::RealTime)
+    }
+
     /// The command and its undo.
     pub fn commands(&self) -> (String, String) {
         match self {

@@ -86,6 +86,9 @@ pub(super) struct Limit {
     /// Names of hooks, with wildcards.
     pub hooks: Vec<String>,
     pub hides: String,
+    /// The hook is off unless it is asked for, so that every run would have the note: said only when all is asked for.
+    #[serde(default)]
+    pub usual: bool,
     /// Only said when a row so large is so called.
     pub matters: Option<Matters>,
     /// What to do about it.

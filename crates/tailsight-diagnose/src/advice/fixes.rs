@@ -4,6 +4,7 @@
 
 use tailsight_lifetime::{FrameKind, Role};
 
+use super::change::Change;
 use super::data::{ADVICE, Fix};
 use super::{Advisor, change, fill};
 use crate::cause::{Subject, names};
@@ -32,7 +33,10 @@ impl Advisor<'_> {
                 && !is(&f.except)
                 && (f.each_us.is_empty() || f.each_us.iter().any(in_range))
         };
-        for fix in advice.fix.iter().filter(fits) {
+        // In the order of the data, but what changes how the whole application is scheduled comes last.
+        let mut fitting: Vec<&Fix> = advice.fix.iter().filter(fits).collect();
+        fitting.sort_by_key(|fix| fix.change.as_ref().is_some_and(Change::is_real_time));
+        for fix in fitting {
             let (shown, action) = self.fix(fix, cause);
             let shell = lines.len()..lines.len() + shown.len();
             lines.extend(shown);
@@ -104,10 +108,20 @@ fn action(fix: &Fix, fill: &fill::Fill<'_>) -> Option<Action> {
     })
 }
 
-/// Numbers what `tailsight fix` can make, in the order of the causes; the same changes have the same number. `question`: the
-/// options of this diagnosis, with which `tailsight fix` finds the same numbers.
+/// Numbers what `tailsight fix` can make, in the order of the causes, those last that give the application a real-time priority: a thread of
+/// it that spins then starves all others on its core. The same changes have the same number. `question`: the options of this diagnosis, with
+/// which `tailsight fix` finds the same numbers.
 pub fn number(causes: &mut [Cause], run: &str, question: &str) {
+    let is_real_time = |changes: &Vec<tailsight_fix::Change>| {
+        changes.iter().any(|change| matches!(change, tailsight_fix::Change::RealTime { .. }))
+    };
     let mut known: Vec<Vec<tailsight_fix::Change>> = vec![];
+    for action in causes.iter().flat_map(|cause| &cause.actions) {
+        if !known.contains(&action.changes) {
+            known.push(action.changes.clone());
+        }
+    }
+    known.sort_by_key(is_real_time);
     for action in causes.iter_mut().flat_map(|c| &mut c.actions) {
         let at = known.iter().position(|changes| *changes == action.changes).unwrap_or_else(|| {
             known.push(action.changes.clone());

@@ -23,7 +23,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -
     let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is {state}: {why}")).collect();
     out.extend(options.remarks.iter().cloned());
     out.extend(lost(facts));
-    out.extend(hidden(diagnosis, facts));
+    out.extend(hidden(diagnosis, facts, options.verbose));
     out.extend(unseen(facts));
     out.extend(incomplete(diagnosis));
     if diagnosis.focus.messages < 100 && diagnosis.not_available.is_none() {
@@ -66,10 +66,10 @@ fn lost(facts: &RecordingFacts) -> Option<String> {
     (facts.lost_events > 0).then(says)
 }
 
-/// What hooks that were off would have told, where that limits the answer, and not in every run.
-fn hidden(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
+/// What hooks that were off would have told, where that limits the answer. `verbose`: also of those that are off in every run.
+fn hidden(diagnosis: &Diagnosis, facts: &RecordingFacts, verbose: bool) -> Vec<String> {
     let mut out = vec![];
-    for limit in &ADVICE.limit {
+    for limit in ADVICE.limit.iter().filter(|limit| verbose || !limit.usual) {
         let off: Vec<&str> =
             facts.hooks_off.iter().map(String::as_str).filter(|hook| glob::any(&limit.hooks, hook)).collect();
         let matters = limit.matters.as_ref().is_none_or(|m| m.in_answer(diagnosis));
@@ -188,7 +188,7 @@ pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
         out.push(format!("see the slowest message, step by step: tailsight show {run} {}", slowest.id));
     }
     out.push(format!("see it all on one page: tailsight report {run}"));
-    if diagnosis.leg == Leg::Receive {
+    if diagnosis.leg == Leg::Receive && !crate::multiplexed::counts_segments(diagnosis) {
         out.push(format!("include service and sending, not only receiving: tailsight diagnose {run} --leg total"));
     }
     out.truncate(3);

@@ -152,6 +152,8 @@ struct Widths {
     /// 0: names stand below their category, whole.
     name: usize,
     hit: usize,
+    /// Whether rows are of several cores: else the column says nothing.
+    cores: bool,
     /// A narrow terminal: the header says "core" and the column only which one, so that names have room.
     narrow: bool,
     columns: usize,
@@ -170,12 +172,13 @@ impl Widths {
             category: longest(&|r| if r.role.is_empty() { 0 } else { chars(&r.category) }, 5),
             name: 0,
             hit: longest(&|r| chars(&r.hit), 3),
+            cores: rows.iter().any(|row| row.role == role_name(Role::R)),
             narrow: style.columns() < 100,
             columns: style.columns(),
         };
-        widths.role = longest(&|r| chars(widths.role_of(r)), 4);
+        widths.role = if widths.cores { longest(&|r| chars(widths.role_of(r)), 4) + 2 } else { 0 };
         let Widths { rank, share, time, role, category, hit, .. } = widths;
-        let fixed = 1 + rank + 1 + share + 2 + 2 + time + 2 + role + 2 + 2 + 2 + hit;
+        let fixed = 1 + rank + 1 + share + 2 + 2 + time + 2 + role + 2 + 2 + hit;
         // Names come first: the bar is shortened for them, and where that is not enough they stand below their category.
         let free = widths.columns.saturating_sub(fixed + category);
         let name = longest(&|r| chars(&r.name), 4);
@@ -206,34 +209,39 @@ impl Widths {
         let gap = if bar > 0 { format!("{:bar$}  ", "") } else { String::new() };
         let name = if name == 0 { String::new() } else { format!("{:name$}  ", "") };
         format!(
-            " {:>rank$} {:>share$}  {gap}{:>time$}  {:role$}  {:category$}  {name}{:>hit$}",
-            "#", "share", "time", "core", "cause", "hit"
+            " {:>rank$} {:>share$}  {gap}{:>time$}  {:role$}{:category$}  {name}{:>hit$}",
+            "#",
+            "share",
+            "time",
+            if self.cores { "core" } else { "" },
+            "cause",
+            "hit"
         )
     }
 
     /// Core, cause and name of a row, and the lines that stand below them.
     fn what(&self, row: &Row) -> (String, Vec<String>) {
         let Widths { role: role_w, category: category_w, name: name_w, .. } = *self;
-        let (below, role) = (name_w == 0, self.role_of(row));
+        let (below, role) = (name_w == 0, if self.cores { self.role_of(row) } else { "" });
         if row.role.is_empty() {
             // No core to name: the text takes the place of the three columns.
-            let w = role_w + 2 + if below { category_w } else { category_w + 2 + name_w };
+            let w = role_w + if below { category_w } else { category_w + 2 + name_w };
             return (format!("{:w$}", cut(&row.category, w)), vec![]);
         }
         let bar = if self.bar > 0 { self.bar + 2 } else { 0 };
-        let before = 1 + self.rank + 1 + self.share + 2 + bar + self.time + 2 + role_w + 2;
+        let before = 1 + self.rank + 1 + self.share + 2 + bar + self.time + 2 + role_w;
         if below {
             let indent = before.min(self.columns / 2);
             let lines = if row.name.is_empty() { vec![] } else { wrap(&row.name, self.columns - indent, "") };
             let more = lines.into_iter().map(|line| " ".repeat(indent) + &line).collect();
-            return (format!("{role:role_w$}  {:category_w$}", cut(&row.category, category_w)), more);
+            return (format!("{role:role_w$}{:category_w$}", cut(&row.category, category_w)), more);
         }
         // A name that is too long continues on the next line.
         let lines = in_lines(&row.name, name_w);
         let indent = " ".repeat(before + category_w + 2);
         let more = lines.iter().skip(1).map(|line| format!("{indent}{line}")).collect();
         let name = lines.first().map_or("", String::as_str);
-        (format!("{role:role_w$}  {:category_w$}  {name:name_w$}", row.category), more)
+        (format!("{role:role_w$}{:category_w$}  {name:name_w$}", row.category), more)
     }
 }
 

@@ -10,8 +10,9 @@ use super::Style;
 use super::text::{paint, wrap};
 use crate::units;
 
-/// The summary of a recording. One entry each for events, loss and cost; then at most three for warnings and hooks.
-pub fn record_summary(run: &RunMeta, style: &Style) -> String {
+/// The summary of a recording. One entry each for events, loss and cost; then at most three for warnings and, if `verbose`, hooks that were
+/// off: a diagnosis notes those that limit its answer.
+pub fn record_summary(run: &RunMeta, style: &Style, verbose: bool) -> String {
     let mut lines = vec![recorded(run), lost(run), cost(run)];
     let mut rest: Vec<String> = Vec::new();
     if run.state != State::Complete {
@@ -20,8 +21,10 @@ pub fn record_summary(run: &RunMeta, style: &Style) -> String {
     }
     lines.extend(traced(run));
     rest.extend(run.warnings.iter().map(|w| format!("Warning:  {w}")));
-    rest.extend(hooks_off(run));
-    if rest.len() > 3 {
+    if verbose {
+        rest.extend(hooks_off(run));
+    }
+    if rest.len() > 3 && !verbose {
         let more = rest.len() - 2;
         rest.truncate(2);
         rest.push(format!("          … and {} in run.json", units::counted(more as u64, "more remark")));

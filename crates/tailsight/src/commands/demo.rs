@@ -114,7 +114,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         say!("load: {line}");
     }
     let style = terminal::style();
-    terminal::print(&record_summary(&outcome.meta, &style))?;
+    terminal::print(&record_summary(&outcome.meta, &style, false))?;
     terminal::print("\n")?;
     if let Some(what) = not_the_neighbour(&diagnosis.causes) {
         let why = if is_busy(&diagnosis.causes) { "This machine is busy" } else { "The neighbour is not first" };

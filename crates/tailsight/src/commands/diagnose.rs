@@ -19,7 +19,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         return or_usage(Err(tailsight_measure::Error::Contradiction(why.into())));
     }
     let options = match pipeline::options(&args.question) {
-        Ok(options) => Options { more: args.more, ..options },
+        Ok(options) => Options { more: args.more, verbose: args.verbose, ..options },
         Err(error) => return not_available_or(error),
     };
     let (opened, latencies, found) = if args.more || args.against.is_some() || !args.without.is_empty() {

@@ -56,7 +56,7 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
         terminal::print_json(&outcome.meta)?;
     } else {
         let run = out.display();
-        let mut text = record_summary(&outcome.meta, &terminal::style());
+        let mut text = record_summary(&outcome.meta, &terminal::style(), args.verbose);
         if let Some((until, seen)) = until.zip(outcome.few) {
             text += &few(&until, seen);
         }
@@ -67,7 +67,30 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
         say!("tailsight: {error}");
         return Ok(Exit::Failed);
     }
+    if options.payload.is_some() {
+        speaks_the_protocol(out)?;
+    }
     Ok(Exit::Done)
+}
+
+/// That the recorded bytes hold requests of the protocol that was asked for: else every number of the run would be of something else.
+///
+/// # Errors
+/// If none of its segments is a request, or the run cannot be read.
+fn speaks_the_protocol(run: &std::path::Path) -> anyhow::Result<()> {
+    let opened = crate::pipeline::open(run)?;
+    let lifetimes = &opened.analysis.lifetimes;
+    if let Some(framing) =
+        lifetimes.framing.as_ref().filter(|framing| framing.framed > 0 && framing.lost > framing.framed)
+    {
+        let messages = framing.framed + framing.lost;
+        say!(
+            "note: only {} of {messages} messages are requests of {}: is that what the server speaks?",
+            framing.framed,
+            framing.protocol
+        );
+    }
+    Ok(tailsight_diagnose::multiplexed::check_protocol(lifetimes)?)
 }
 
 /// What is said of a recording that its longest time ended with too few messages; nothing where none was seen, which is a warning.
