@@ -76,7 +76,7 @@ function curveOptions(lines: Curve[], tail: boolean, width: number, extras: Extr
   let low = Infinity, high = 2, floor = 1;
   for (const l of lines) for (const [ns, share] of l.points) { low = Math.min(low, Math.max(1, ns)); high = Math.max(high, ns); floor = Math.min(floor, share); }
   const from = Math.min(low, high) * 0.9, to = high * 1.12, least = Math.max(floor / 1.6, 1e-9);
-  const value = (l: Curve) => (u: uPlot, v: number | null, _: number, i: number | null) => (i === null ? "–" : l.dots ? (v === null || v === undefined ? "–" : percent(v)) : percent(tail ? slower(l.points, u.data[0][i]!) : 1 - slower(l.points, u.data[0][i]!)));
+  const value = (l: Curve) => (u: uPlot, v: number | null, _: number, i: number | null) => (i === null ? "" : l.dots ? (v === null || v === undefined ? "–" : percent(v)) : percent(tail ? slower(l.points, u.data[0][i]!) : 1 - slower(l.points, u.data[0][i]!)));
   return {
     width, height: 310, legend: { live: true }, cursor: { drag: { x: Boolean(extras.choose), y: false, setScale: false }, focus: { prox: 24 } }, focus: { alpha: 0.35 },
     scales: { x: { time: false, distr: 3, log: 10, range: [from, to] }, y: tail ? { distr: 3, log: 10, range: [least, 1] } : { range: [0, 1] } },
@@ -85,7 +85,7 @@ function curveOptions(lines: Curve[], tail: boolean, width: number, extras: Extr
       { ...axis(), size: 58, values: (_, v) => v.map((s) => +(s * 100).toPrecision(2) + " %"), ...(tail ? { splits: () => decades(least), filter: (_: uPlot, v: (number | null)[]) => v } : {}) },
     ],
     series: [
-      { label: "latency", value: (_, v) => (v === null || v === undefined ? "–" : duration(v)) },
+      { label: "latency", value: (_, v) => (v === null || v === undefined ? "" : duration(v)) },
       ...lines.map((l): uPlot.Series => ({ label: l.name, show: l.show, stroke: ink(l.color), width: l.width, dash: l.dash, spanGaps: true, points: { show: Boolean(l.dots), size: 7 }, paths: l.dots ? () => null : uPlot.paths.stepped!({ align: -1 }), value: value(l) })),
     ],
     hooks: {

@@ -14,7 +14,7 @@ import { Compare } from "./views/compare";
 import { Distribution } from "./views/distribution";
 import { Functions } from "./views/functions";
 import { MessageView } from "./views/message";
-import { Header, Overview, Requests, Typical } from "./views/overview";
+import { Facts, Header, Notes, Overview, Requests, Settings, Typical } from "./views/overview";
 import { Cores, Pervasive, Queueing } from "./views/queue";
 import { Question } from "./views/question";
 import { Recording } from "./views/recording";
@@ -29,7 +29,7 @@ class Guard extends Component<{ children: ComponentChildren }, { error: string }
 }
 
 function Page({ store }: { store: Store }) {
-  const { page } = store.data, d = page.diagnosis, views = [Overview, Causes, Balloon, Boxes, MessageView, Compare, Distribution, Typical, Groups, Requests, Functions, Pervasive, Queueing, Cores, Recording];
+  const { page } = store.data, d = page.diagnosis, views = [Causes, Overview, Notes, Balloon, Boxes, MessageView, Compare, Distribution, Typical, Groups, Requests, Functions, Pervasive, Queueing, Cores, Settings, Recording, Facts];
   const present = (id: string) => id === "queue" ? Boolean(d.more?.queue.length) : id === "compare" ? Boolean(page.against) : id === "boxes" ? store.data.focus.length > 0 && d.causes.length > 0 : true;
   return <>
     <a class="skip" href="#causes" onClick={(e) => { e.preventDefault(); document.getElementById("causes-title")?.scrollIntoView(); }}>Skip to the causes</a>

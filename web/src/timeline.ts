@@ -3,7 +3,7 @@ import type { Bundle, RowKey, Timeline } from "./types";
 
 export const LEGS = ["receive", "service", "transmit"] as const;
 
-export interface Box { lane: number; level: number; from: number; to: number; own: number; path: string; name: string; cause: number | null; gap: boolean; more: number; usual: number }
+export interface Box { lane: number; level: number; from: number; to: number; own: number; path: string; name: string; cause: number | null; gap: boolean }
 export interface Lane { name: string; cpu: number; role: string; depth: number }
 export interface Built { lanes: Lane[]; boxes: Box[]; moves: [number, number, number][]; rows: MessageRow[]; samples: { at: number; lane: number; stack: string[] }[] }
 /** A row of the message beside a reference message's. */
@@ -33,7 +33,7 @@ export function build(bundle: Bundle, of: Timeline, reference: RowKey[], roles: 
     if (begins && keep === names.length && keep > 1) keep--;
     open.length = keep;
     for (let level = keep; level < names.length; level++) {
-      const box: Box = { lane, level, from: at, to, own: 0, path: names.slice(0, level + 1).join("/"), name: names[level]!, cause: null, gap: false, more: 0, usual: 0 };
+      const box: Box = { lane, level, from: at, to, own: 0, path: names.slice(0, level + 1).join("/"), name: names[level]!, cause: null, gap: false };
       boxes.push(box);
       open.push({ name: names[level]!, box });
     }

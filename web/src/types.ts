@@ -33,7 +33,7 @@ export interface Diagnosis {
   focus: Slice; reference: Slice; causes: Cause[]; not_significant: Cause[];
   stages?: { name: string; from: string; to: string; focus_ns: Percentiles; reference_ns: Percentiles }[];
   clusters: { rank: number; category: string; name: string; role: Role; messages: number; mean_ns: number; example: number }[];
-  against?: string | null; coverage: Part; owned: Part; send_entry?: Record<string, string>;
+  against?: string | null; coverage: Part; owned: Part; multiplexed?: { http2: number; tls_shared: number; tls_in_turn: number }; send_entry?: Record<string, string>;
   sent?: { pushes?: SentCalls; requests?: SentCalls };
   more?: { pervasive: (Slice & { causes: [number, number, number][] })[]; queue: Queue[]; cores: [CoreContexts[], CoreContexts[]] };
   ideal_ns: Percentiles | null; ideal?: { focus: Record<string, number>; all: Record<string, number>; replayed_ns: Percentiles; what_if: WhatIf[] };

@@ -15,6 +15,17 @@ try {
   for (const id of ids) check(await page.locator("#" + id).count() === 1, "there is no view #" + id);
   check(await page.locator("main .note", { hasText: "could not be drawn" }).count() === 0, "a view could not be drawn");
 
+  // The answer first: the sentence and the first causes are on the first screen of a laptop, percentiles and notes behind them.
+  await page.setViewportSize({ width: 1280, height: 800 });
+  const top = (selector) => page.$eval(selector, (e) => e.getBoundingClientRect().top + scrollY);
+  const bottom = (selector) => page.$eval(selector, (e) => e.getBoundingClientRect().bottom + scrollY);
+  check(await bottom("#verdict") < 400, "the headline ends at " + await bottom("#verdict"));
+  check(await bottom("#causes-table tbody tr[data-rank='1']") <= 800, "the first cause ends at " + await bottom("#causes-table tbody tr[data-rank='1']") + ", below the first screen");
+  check(await top("#causes") < await top("#overview") && await top("#overview") < await top("#record"), "the causes are not first");
+  // A legend says nothing while nothing is pointed at.
+  const legend = await page.$$eval(".u-legend td", (all) => all.map((e) => e.textContent).filter((text) => /^[–-]+$/.test(text)));
+  same(legend, [], "values of a legend without a pointer");
+
   const numbers = (selector) => page.$$eval(selector, (all) => all.map((e) => e.dataset.ns).filter((v) => v !== undefined).map(Number));
   const keys = await page.$$eval("#percentiles dt", (all) => all.map((e) => e.textContent));
   same(await numbers("#percentiles dd"), keys.filter((k) => diagnosis.latency_ns[k] !== undefined).map((k) => diagnosis.latency_ns[k]), "the percentiles");

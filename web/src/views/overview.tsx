@@ -1,4 +1,4 @@
-// View 1: the answer in one sentence, the percentiles of each leg, where a median message spends its time, inherent against excess,
+// View 1: the answer in one sentence and what the first cause did; after the causes the percentiles of each leg, where a median message spends its time, inherent against excess,
 // what was lost and what the recording cost.
 import type { Store } from "../store";
 import { open } from "../store";
@@ -13,8 +13,31 @@ export function legName(d: Diagnosis, leg: string): string {
 }
 
 export function Header({ store }: { store: Store }) {
-  const { page } = store.data, d = page.diagnosis, m = page.meta, h = m.host, t = m.target;
+  const { page } = store.data, d = page.diagnosis, m = page.meta;
   const leg = d.leg === "total" ? "all legs" : legName(d, d.leg) + " leg";
+  // The terminal's sentence below its table: of the first row that is a cause and of which there is more than usual.
+  const first = d.causes.find((c, i) => store.looks.named(i) && c.share > 0)?.explanation ?? "";
+  return <header>
+    <p class="eyebrow" id="eyebrow">{d.app + " · " + leg + " · " + count(d.messages.complete) + " of " + plural(d.messages.total, segments(d) ? "segment" : "message") + " in " + duration(m.end_ns - m.start_ns)}</p>
+    <h1 id="verdict">{prose(page.verdict)}</h1>
+    {first ? <p class="answer" id="answer"><Rich text={first} /></p> : null}
+    {m.state === "complete" ? null : <p class="note">{"This run is partial: " + (m.partial || "the recorder did not finish") + "."}</p>}
+  </header>;
+}
+
+/** Whether most messages are segments of connections that many requests share. */
+const segments = (d: Diagnosis) => ((d.multiplexed?.http2 ?? 0) + (d.multiplexed?.tls_shared ?? 0)) * 2 > d.messages.total;
+
+/** What limits the answer. */
+export function Notes({ store }: { store: Store }) {
+  const { notes } = store.data.page.diagnosis;
+  if (!notes.length) return null;
+  return <Section id="alerts" title="What limits this answer">{notes.map((text) => <p class="note"><Rich text={text} /></p>)}</Section>;
+}
+
+/** What was recorded, when and on which machine. */
+export function Facts({ store }: { store: Store }) {
+  const { page } = store.data, d = page.diagnosis, m = page.meta, h = m.host, t = m.target;
   const started = m.started_unix_ns ? new Date(m.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC" : "";
   const list = (v: number[]) => (v.length > 6 ? v.slice(0, 6).join(", ") + " and " + (v.length - 6) + " more" : v.join(", "));
   const facts: [string, string | undefined | null][] = [
@@ -25,13 +48,7 @@ export function Header({ store }: { store: Store }) {
     ["Source", m.source],
     ["Compared with", d.against ? "the run " + d.against : ""],
   ];
-  const alerts = [...(m.state === "complete" ? [] : ["This run is partial: " + (m.partial || "the recorder did not finish") + "."]), ...d.notes];
-  return <header>
-    <p class="eyebrow" id="eyebrow">{d.app + " · " + leg + " · " + count(d.messages.complete) + " of " + plural(d.messages.total, "message") + " in " + duration(m.end_ns - m.start_ns)}</p>
-    <h1 id="verdict">{prose(page.verdict)}</h1>
-    <dl class="facts" id="facts">{facts.filter(([, v]) => v).map(([name, value]) => <div><dt>{name}</dt><dd>{value}</dd></div>)}</dl>
-    <div id="alerts">{alerts.map((text) => <p class="note"><Rich text={text} /></p>)}</div>
-  </header>;
+  return <Section id="recorded" title="What was recorded"><dl class="facts" id="facts">{facts.filter(([, v]) => v).map(([name, value]) => <div><dt>{name}</dt><dd>{value}</dd></div>)}</dl></Section>;
 }
 
 export function Overview({ store }: { store: Store }) {
@@ -44,7 +61,6 @@ export function Overview({ store }: { store: Store }) {
     <Legs store={store} />
     <Slowest store={store} />
     <Ideal d={d} />
-    <Settings store={store} />
   </>;
 }
 
@@ -93,7 +109,7 @@ function Ideal({ d }: { d: Diagnosis }) {
 }
 
 /** The settings of the host as they were before the recording: those that lengthen tails, then the others. */
-function Settings({ store }: { store: Store }) {
+export function Settings({ store }: { store: Store }) {
   const all = store.data.page.meta.settings ?? [];
   if (!all.length) return null;
   const hurt = all.filter((s) => s.verdict === "hurts"), others = all.filter((s) => s.verdict !== "hurts");

@@ -33,7 +33,7 @@ export function Cores({ store }: { store: Store }) {
     <div class="stack" aria-hidden="true">{core.contexts.map(([name, share]) => <span class={tint(name)} title={words(name) + " " + percent(share)} style={{ width: share * 100 + "%" }} />)}</div>
     <ul class="legend plain">{core.contexts.filter((c) => c[1] >= 0.005).map(([name, share]) => <li><span class="item"><span class={"key " + tint(name)} /><span>{words(name) + " "}<span class="n">{percent(share)}</span></span></span></li>)}</ul>
   </div>)}</div>;
-  return <Section id="cores" title="What ran on each core meanwhile"><div class="pair">{bars("During the messages in focus", focus)}{reference.length ? bars(d.against ? "During the messages of the run " + d.against : "During the reference messages", reference) : null}</div></Section>;
+  return <Section id="cores" title="What ran on each core meanwhile"><div class="pair">{bars("During the messages in focus", focus)}{reference.length ? bars("During the reference messages", reference) : null}</div></Section>;
 }
 
 export function Pervasive({ store }: { store: Store }) {
