@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Births, names and deaths of tasks, so that every thread id has a name; children of the target become the target.
- * hooks: sched_process_fork, sched_process_exec, sched_process_exit, task_rename
- * events: TaskFork, TaskExec, TaskExit, TaskRename */
+ * hooks: sched_process_fork, sched_process_exec, task_rename
+ * events: TaskFork, TaskExec, TaskRename */
 
 SEC("tp_btf/sched_process_fork")
 int HOOK(sched_process_fork, struct task_struct *parent, struct task_struct *child)
@@ -23,13 +23,6 @@ int HOOK(sched_process_exec, struct task_struct *p)
 	remember_running(0);
 	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
 	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exit")
-int HOOK(sched_process_exit, struct task_struct *p)
-{
-	emit(TS_TASK_EXIT, 0, pair(p->pid, p->tgid), 0, 0);
 	return 0;
 }
 
