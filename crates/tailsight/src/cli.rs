@@ -121,8 +121,9 @@ pub struct Record {
     /// A program to start for the recording, and to stop after it
     #[arg(last = true, value_name = "CMD", group = "target")]
     pub command: Vec<String>,
-    /// How long to record [default: until about 2,500 messages were answered and the slow ones hold 200 samples, 2s at
-    /// least and 30s at most, of these 20s at most for the samples; with a command: until it ends]
+    /// How long to record [default: until about 2,500 messages were answered and, if functions can explain the slow ones,
+    /// these hold 200 samples: 2s at least and 30s at most, of these 20s at most for the samples; with a command: until
+    /// it ends]
     #[arg(short, long, value_parser = duration, value_name = "TIME")]
     pub duration: Option<Duration>,
     /// The run directory; an earlier run in it is replaced

@@ -103,6 +103,9 @@ pub fn say(text: &str) {
     let _ = err.write_all(in_charset(untrusted::lines(text, false)).as_bytes()).and_then(|()| err.flush());
 }
 
+/// What ends a recording before it has all that it waits for.
+const KEEPS: &str = "Ctrl-C keeps what there is";
+
 /// The progress of a recording, on standard error: a bar on a terminal, two lines elsewhere.
 pub struct Recording {
     bar: ProgressBar,
@@ -135,9 +138,10 @@ impl Recording {
                 let (least, most) = (u.least.as_secs_f64(), u.most.as_secs_f64());
                 let samples = match u.slow_samples {
                     0 => String::new(),
-                    n => format!(" and {n} samples taken in slow ones"),
+                    n => format!(" and, where slow ones run, {n} samples were taken in them"),
                 };
-                format!("until about {} messages were answered{samples}, {least:.0} to {most:.0} s", u.messages)
+                let messages = u.messages;
+                format!("until about {messages} messages were answered{samples}, {least:.0} to {most:.0} s; {KEEPS}")
             }
             (None, None) => "until stopped".to_owned(),
         }
@@ -193,13 +197,13 @@ fn standing(until: &Until, seen: Seen, elapsed: Duration) -> String {
     let samples = seen.slow_samples.filter(|_| until.waits_for_samples(seen, elapsed));
     match samples.filter(|_| messages >= until.messages) {
         Some(samples) => format!(
-            "about {messages} messages, {samples} of {} samples in slow ones, {seconds:.0} of at most {:.0} s",
+            "about {messages} messages; for their functions: {samples} of {} samples in slow ones, {seconds:.0} of at most {:.0} s; {KEEPS}",
             until.slow_samples,
             until.most_for_samples.as_secs_f64()
         ),
         None => {
             let most = until.most.as_secs_f64();
-            format!("about {messages} of {} messages, {seconds:.0} of at most {most:.0} s", until.messages)
+            format!("about {messages} of {} messages, {seconds:.0} of at most {most:.0} s; {KEEPS}", until.messages)
         }
     }
 }
@@ -225,23 +229,29 @@ mod tests {
             most_messages: 100_000,
         };
         let at = |messages, slow_samples, seconds| {
-            let (seen, elapsed) = (Seen { messages, slow_samples }, Duration::from_secs(seconds));
+            let (seen, elapsed) = (Seen { messages, slow_samples, ..Seen::default() }, Duration::from_secs(seconds));
             (standing(&until, seen, elapsed), (1_000.0 * part(&until, seen, elapsed)) as u64)
         };
-        let messages = "about 500 of 2500 messages, 1 of at most 30 s".to_owned();
+        let messages = "about 500 of 2500 messages, 1 of at most 30 s; Ctrl-C keeps what there is".to_owned();
         assert_eq!(at(500, None, 1), (messages.clone(), 200));
         assert_eq!(at(500, Some(90), 1), (messages, 200), "the messages first");
-        let samples = "about 5000 messages, 90 of 200 samples in slow ones, 4 of at most 20 s".to_owned();
+        let samples = "about 5000 messages; for their functions: 90 of 200 samples in slow ones, 4 of at most 20 s; Ctrl-C keeps what there is".to_owned();
         assert_eq!(at(5_000, Some(90), 4), (samples, 450));
-        assert_eq!(at(5_000, Some(10), 15).1, 750, "the time ends it first");
-        assert_eq!(at(90_000, Some(10), 4).1, 900, "or the messages do");
-        assert_eq!(at(2_000, Some(10), 25), ("about 2000 of 2500 messages, 25 of at most 30 s".to_owned(), 800));
+        assert_eq!(at(5_000, Some(130), 15).1, 750, "the time ends it first");
+        assert_eq!(at(5_000, Some(10), 15).1, 1_000, "ten in 15 s: it does not wait for more");
+        assert_eq!(at(90_000, Some(90), 4).1, 900, "or the messages do");
+        let late = "about 2000 of 2500 messages, 25 of at most 30 s; Ctrl-C keeps what there is".to_owned();
+        assert_eq!(at(2_000, Some(10), 25), (late, 800));
         assert_eq!(
             Recording::new(None, Some(until)).length(),
-            "until about 2500 messages were answered and 200 samples taken in slow ones, 2 to 30 s"
+            "until about 2500 messages were answered and, where slow ones run, 200 samples were taken in them, 2 to 30 s; Ctrl-C \
+             keeps what there is"
         );
         let without = Until { slow_samples: 0, ..until };
-        assert_eq!(Recording::new(None, Some(without)).length(), "until about 2500 messages were answered, 2 to 30 s");
+        assert_eq!(
+            Recording::new(None, Some(without)).length(),
+            "until about 2500 messages were answered, 2 to 30 s; Ctrl-C keeps what there is"
+        );
     }
 
     #[test]

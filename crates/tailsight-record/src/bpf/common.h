@@ -33,7 +33,10 @@ struct head {
 	__u64 gap_count;  /* losses since gap_from */
 	__u64 slow_ticks; /* of the sampling clock inside of such messages, ever */
 	__u64 ticks;      /* its other ones, where some of them are skipped */
-	__u64 pad[4];
+	__u64 excess_ns;  /* of messages that were slower than usual: how much, ever */
+	__u64 target_ticks; /* of the sampling clock in threads of the target, ever */
+	__u64 apart_ticks;  /* those in threads that have no message: collectors, holders of locks, workers of a pool */
+	__u64 pad[1];
 };
 
 #define CHUNK_LOG2 16
@@ -291,6 +294,9 @@ const volatile __u32 sample_one_in = 0;
 static __always_inline void learn_usual(struct head *head, __u64 took_ns)
 {
 	__u64 usual = head->usual_ns;
+	/* Ticks inside of slow messages are counted from `usual` on, too: times their period they are the part of this that ran. */
+	if (took_ns > usual)
+		head->excess_ns += took_ns - usual;
 	head->usual_ns = took_ns > usual ? usual + (usual >> 4) + 1 : usual - (usual >> 7);
 }
 

@@ -93,6 +93,12 @@ pub(super) struct Counts {
     pub sent: u64,
     /// Samples of its threads inside of messages that already took longer than usual.
     pub slow_samples: u64,
+    /// By how much messages lasted longer than usual, all together, ns.
+    pub excess_ns: u64,
+    /// Ticks of the sampling clock in threads of the target.
+    pub ticks: u64,
+    /// Those in threads that had no message.
+    pub apart_ticks: u64,
 }
 
 /// What the target did so far.
@@ -101,6 +107,9 @@ pub(super) fn counts(loaded: &Loaded, cpus: u32) -> Counts {
         received: sum.received + head.received,
         sent: sum.sent + head.sent,
         slow_samples: sum.slow_samples + head.slow_ticks,
+        excess_ns: sum.excess_ns + head.excess_ns,
+        ticks: sum.ticks + head.target_ticks,
+        apart_ticks: sum.apart_ticks + head.apart_ticks,
     })
 }
 

@@ -20,7 +20,7 @@ use crate::error::Error;
 use prepare::Prepared;
 use recording::Recording;
 
-pub use options::{Options, Payload, Progress, RecordSummary, SampleRate, Seen, Until};
+pub use options::{Options, Payload, Progress, RecordSummary, SampleRate, Seen, SlowTime, Until};
 pub use traced::{Asked, Traces};
 
 /// Records.

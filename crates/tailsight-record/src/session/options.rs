@@ -107,6 +107,48 @@ pub struct Seen {
     /// Samples that were taken inside of messages which by then had lasted longer than usual: those that name the functions of slow
     /// messages. `None`: no samples are taken.
     pub slow_samples: Option<u64>,
+    /// Where the slow messages' time goes, as far as counts tell it.
+    pub slow: SlowTime,
+}
+
+/// What counts of the programs say, while a recording runs, of the time of slow messages: whether samples can name its functions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowTime {
+    /// By how much messages lasted longer than usual, from receive to reply, all together, ns.
+    pub excess_ns: u64,
+    /// Time between two ticks of a core's clock, ns: each slow sample stands for so much of the excess that ran.
+    pub period_ns: u64,
+    /// Ticks in threads of the target.
+    pub ticks: u64,
+    /// Those in threads that had no message: collectors, holders of locks, workers of a pool.
+    pub apart_ticks: u64,
+}
+
+impl SlowTime {
+    /// Below this part of the excess that ran, the slow messages wait; what they wait for is known without samples.
+    const RAN_LEAST: f64 = 0.03;
+    /// From this part of the target's ticks on, threads without a message may be what slow messages wait for.
+    const APART_LEAST: f64 = 0.2;
+    /// And from so many of them on.
+    const APART_TICKS: u64 = 30;
+
+    /// The most that may be expected in a second such time where `count` came in the first (Poisson, one-sided, 95 %; 3 after none). Pure.
+    fn at_most(count: u64) -> f64 {
+        let n = count as f64;
+        n + 1.65 * n.sqrt() + 3.0
+    }
+
+    /// Whether the slow messages ran for a part of their excess that functions could explain. Pure.
+    fn may_have_run(&self, slow_samples: u64) -> bool {
+        self.excess_ns == 0
+            || SlowTime::at_most(slow_samples) * self.period_ns as f64 >= SlowTime::RAN_LEAST * self.excess_ns as f64
+    }
+
+    /// Whether threads without a message run enough to be what slow messages wait for. Pure.
+    fn may_wait_for_others(&self) -> bool {
+        self.apart_ticks >= SlowTime::APART_TICKS
+            && self.apart_ticks as f64 >= SlowTime::APART_LEAST * self.ticks as f64
+    }
 }
 
 /// When a recording without a given length ends.
@@ -133,11 +175,23 @@ impl Until {
             || (elapsed >= self.least && seen.messages >= self.messages && !self.waits_for_samples(seen, elapsed))
     }
 
-    /// Whether it goes on for samples, were there enough messages. Pure.
+    /// Whether it goes on for samples, were there enough messages: there are too few yet, more time brings enough, and the slow messages
+    /// have a need of them. Pure.
     pub fn waits_for_samples(&self, seen: Seen, elapsed: Duration) -> bool {
-        seen.slow_samples.is_some_and(|samples| samples < self.slow_samples)
+        let useful = |samples| {
+            elapsed < self.least
+                || seen.slow.may_wait_for_others()
+                || (seen.slow.may_have_run(samples) && self.come_in_time(samples, elapsed))
+        };
+        seen.slow_samples.is_some_and(|samples| samples < self.slow_samples && useful(samples))
             && elapsed < self.most_for_samples
             && seen.messages < self.most_messages
+    }
+
+    /// Whether there may be enough samples when it no longer waits for them, at the rate so far. Pure.
+    fn come_in_time(&self, samples: u64, elapsed: Duration) -> bool {
+        let whole = self.most_for_samples.as_secs_f64() / elapsed.as_secs_f64().max(1e-3);
+        SlowTime::at_most(samples) * whole >= self.slow_samples as f64
     }
 
     /// The messages of a recording that the longest time ended, where they are too few; `None`: there are enough, or something else
@@ -242,20 +296,42 @@ mod tests {
     /// At 499 samples/s, 6 s of a server with few slow requests held 60 in them, and one in eight functions was named wrongly.
     #[test]
     fn a_recording_of_no_given_length_goes_on_for_samples_in_slow_messages() {
-        let over =
-            |messages, slow_samples, seconds| UNTIL.over(Seen { messages, slow_samples }, Duration::from_secs(seconds));
+        let over = |messages, slow_samples, seconds| {
+            UNTIL.over(Seen { messages, slow_samples, ..Seen::default() }, Duration::from_secs(seconds))
+        };
         assert!(over(2_500, Some(200), 2) && over(2_500, Some(5_000), 2));
-        assert!(!over(2_500, Some(199), 2) && !over(2_500, Some(0), 19) && over(2_500, Some(199), 20));
+        assert!(!over(2_500, Some(199), 2) && !over(2_500, Some(170), 19) && over(2_500, Some(199), 20));
         assert!(over(2_500, None, 2), "no samples are taken");
-        assert!(!over(99_999, Some(0), 2) && over(100_000, Some(0), 2), "many messages are much to read");
+        assert!(!over(99_999, Some(50), 2) && over(100_000, Some(50), 2), "many messages are much to read");
         assert!(!over(2_499, Some(5_000), 29), "messages are waited for all the same");
+    }
+
+    /// Regression: it went on for 20 s wherever few slow messages ran, although none of these seconds could bring 200 samples, or
+    /// the slow messages waited and had no need of functions.
+    #[test]
+    fn a_recording_does_not_wait_for_samples_that_cannot_come_or_are_not_needed() {
+        let over = |slow_samples, slow, seconds| {
+            let seen = Seen { messages: 5_000, slow_samples: Some(slow_samples), slow };
+            UNTIL.over(seen, Duration::from_secs_f64(seconds))
+        };
+        // 307 ticks a second: each stands for 3.26 ms.
+        let ran =
+            |excess_ms: u64| SlowTime { excess_ns: excess_ms * 1_000_000, period_ns: 3_257_328, ..SlowTime::default() };
+        assert!(over(0, ran(10), 2.0), "3 samples at most in 2 s would be 30 in 20 s");
+        assert!(!over(30, ran(100), 2.0), "300 in 20 s");
+        assert!(over(30, ran(5_000), 2.0), "30 samples, 42 at most, are 137 ms of 5 s: the slow messages wait");
+        assert!(!over(30, ran(4_500), 2.0), "of 4.5 s they may be a thirtieth");
+        // A collector, or who holds a lock: threads without a message run while messages wait.
+        let apart = |apart_ticks| SlowTime { ticks: 200, apart_ticks, ..ran(5_000) };
+        assert!(!over(0, apart(40), 2.0) && !over(0, apart(40), 19.9) && over(0, apart(40), 20.0));
+        assert!(over(0, apart(39), 2.0) && over(0, SlowTime { ticks: 30, ..apart(29) }, 2.0));
     }
 
     /// At 500 requests/s, 2 s hold 1,000, which gave too few messages in the focus.
     #[test]
     fn a_recording_of_no_given_length_ends_with_enough() {
         let (least, most) = (UNTIL.least, UNTIL.most);
-        let over = |messages, elapsed| UNTIL.over(Seen { messages, slow_samples: None }, elapsed);
+        let over = |messages, elapsed| UNTIL.over(Seen { messages, ..Seen::default() }, elapsed);
         assert!(!over(100_000, Duration::from_millis(1_999)), "the least time first");
         assert!(over(2_500, least) && !over(2_499, Duration::from_secs(29)));
         assert!(over(0, most), "30 s without a message are enough");

@@ -9,7 +9,7 @@ use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
 
 use super::drain::{Counts, Drain, counts, fill};
-use super::options::{Progress, SampleRate, Seen};
+use super::options::{Progress, SampleRate, Seen, SlowTime};
 use super::prepare::Prepared;
 use super::sampling::Sampling;
 use crate::clocks;
@@ -168,7 +168,14 @@ impl<'a> Recording<'a> {
         loop {
             let counts = counts(&self.ready.loaded, self.ready.cpus);
             let samples = self.sampling.as_ref().is_some_and(Sampling::runs);
-            let seen = Seen { messages: estimated(counts), slow_samples: samples.then_some(counts.slow_samples) };
+            let slow = SlowTime {
+                excess_ns: counts.excess_ns,
+                period_ns: self.ready.sample_clock.map_or(0, |clock| clock.period_ns),
+                ticks: counts.ticks,
+                apart_ticks: counts.apart_ticks,
+            };
+            let slow_samples = samples.then_some(counts.slow_samples);
+            let seen = Seen { messages: estimated(counts), slow_samples, slow };
             let left = self.left();
             if left == Some(Duration::ZERO) || self.has_enough(seen) {
                 let (duration, until) = (self.ready.options.duration, self.ready.options.until);
@@ -335,7 +342,7 @@ mod tests {
 
     #[test]
     fn messages_are_estimated_from_both_calls() {
-        let of = |received, sent| estimated(Counts { received, sent, slow_samples: 0 });
+        let of = |received, sent| estimated(Counts { received, sent, ..Counts::default() });
         assert_eq!(of(100, 98), 98, "two are still being served");
         assert_eq!(of(100, 300), 100, "replies in several pieces");
         assert_eq!(of(100, 0), 100, "nothing is answered");

@@ -210,6 +210,9 @@ static __always_inline __u16 weight_here(__u32 tid)
 	if (cpu >= MAX_CPUS)
 		return 1;
 	struct head *head = &heads[cpu];
+	head->target_ticks++;
+	if (!has_message(tid))
+		head->apart_ticks++;
 	if (in_slow_message(tid, head)) {
 		head->slow_ticks++;
 		return 1;
