@@ -5,6 +5,7 @@
 //! directory. Each probe has a folder in [`probes`], with its C beside its Rust.
 
 mod attachable;
+mod background;
 pub mod buffer;
 pub mod clocks;
 pub mod collect;
@@ -19,7 +20,6 @@ mod file_systems;
 mod link;
 pub mod loaded;
 pub mod loader;
-mod low_priority;
 mod nic_clocks;
 mod object;
 pub mod probes;

@@ -122,13 +122,14 @@ pub fn survey(choice: &HookChoice) -> Result<Vec<HookState>, Error> {
 
 impl Loaded {
     /// Loads the chosen programs with room for `slots` events (a power of two) on each of `cpus` cores; of
-    /// `choice` only `empty` is looked at; the programs of `extras` are attached by themselves. Nothing is recorded before [`Loaded::set_recording`].
+    /// `choice` only `empty` is looked at; the programs of `extras` are attached by themselves. Nothing is attached before
+    /// [`Loaded::attach`].
     ///
     /// # Errors
     /// [`Error::Buffers`] when the kernel has no memory for them; [`Error::Bpf`].
     pub fn load(
         choice: &HookChoice,
-        hooks: &mut [HookState],
+        hooks: &[HookState],
         cpus: u32,
         slots: u64,
         extras: Extras,
@@ -149,11 +150,21 @@ impl Loaded {
             libbpf_rs::ErrorKind::PermissionDenied => refused(e),
             _ => Error::bpf("loading the probes into the kernel", e),
         })?;
+        Ok(Loaded::new(probes, Vec::new()))
+    }
+
+    /// Attaches what was loaded. Nothing is recorded before [`Loaded::set_recording`]. Apart from loading, so that nothing else is left to do
+    /// once hooks run on the server's way.
+    ///
+    /// # Errors
+    /// [`Error::Bpf`], for a hook without which nothing can be recorded.
+    pub fn attach(&mut self, hooks: &mut [HookState]) -> Result<(), Error> {
         let mut links = Vec::new();
         for hook in hooks.iter_mut() {
-            attach_first(&probes, hook, &mut links)?;
+            attach_first(&self.probes, hook, &mut links)?;
         }
-        Ok(Loaded::new(probes, links))
+        self.links = links;
+        Ok(())
     }
 }
 
@@ -296,7 +307,8 @@ mod tests {
         let mut hooks = survey(&choice).expect("this kernel's hooks");
         let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
         let everything = Extras { samples: Some(2), functions: true, ..Extras::default() };
-        let loaded = Loaded::load(&choice, &mut hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
+        let mut loaded = Loaded::load(&choice, &hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
+        loaded.attach(&mut hooks).expect("what is needed attaches");
         for hook in &hooks {
             println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
         }

@@ -220,6 +220,25 @@ pub struct Recorder {
     /// Rights that it gave up; absent where it kept all (and in runs of older recorders).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confinement: Option<Confinement>,
+    /// Where it ran and how its work gave way to others; absent in runs of older recorders.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Placement>,
+}
+
+/// Where a recorder ran, so that the server did not wait for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Placement {
+    /// The cores that it might use when the recording ended.
+    pub cores: Vec<u32>,
+    /// Whether these are fewer than it might use at first: those that the target used are left out.
+    pub apart: bool,
+    /// Whether its work gave way to every other task (SCHED_IDLE).
+    pub idle: bool,
+    /// How often work waited so long for a core that it went on with the usual priority.
+    pub hurried: u64,
+    /// How often events were moved with the usual priority because a buffer was nearly full.
+    pub nearly_full: u64,
 }
 
 /// What a recorder was still allowed to do when it read the files of the target.

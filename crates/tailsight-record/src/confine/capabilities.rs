@@ -15,7 +15,8 @@ const KILL: Capability = ("CAP_KILL", 5);
 const NET_ADMIN: Capability = ("CAP_NET_ADMIN", 12);
 const SYS_PTRACE: Capability = ("CAP_SYS_PTRACE", 19);
 const SYS_ADMIN: Capability = ("CAP_SYS_ADMIN", 21);
-const SYS_NICE: Capability = ("CAP_SYS_NICE", 23);
+/// To set priorities and cores.
+pub const SYS_NICE: Capability = ("CAP_SYS_NICE", 23);
 const SYSLOG: Capability = ("CAP_SYSLOG", 34);
 const PERFMON: Capability = ("CAP_PERFMON", 38);
 const BPF: Capability = ("CAP_BPF", 39);

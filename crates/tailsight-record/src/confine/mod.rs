@@ -33,6 +33,14 @@ pub struct Needs {
     pub jvm: bool,
 }
 
+/// Gives up, for the calling thread, everything but setting priorities.
+///
+/// # Errors
+/// The kernel's.
+pub fn keep_priority_only() -> std::io::Result<()> {
+    capabilities::keep_only(&[capabilities::SYS_NICE]).map(|_| ())
+}
+
 /// Gives up what is not needed from this stage on. What the kernel refuses is said; the recording goes on.
 pub fn confine(stage: Stage, needs: Needs, said: &mut Confinement) {
     match capabilities::keep_only(&capabilities::needed(stage, needs)) {

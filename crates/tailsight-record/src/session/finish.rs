@@ -29,6 +29,9 @@ use crate::tables::{socket_rows, task_rows};
 /// How long the cost of the hooks is measured after the recording.
 const COST_WINDOW: Duration = Duration::from_millis(50);
 
+/// How long the rest (moving and writing events, unwinding stacks, naming functions) may wait for a core that nothing else wants.
+const FINISH: Duration = Duration::from_secs(2);
+
 /// What the probes report at the end.
 struct Probes {
     /// By program: runs that the kernel left out.
@@ -44,6 +47,8 @@ impl Recording<'_> {
     /// Ends the recording and writes the rest of the run.
     pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> RecordSummary {
         let probes = self.switch_off(progress);
+        // The programs are off: nothing is lost while this waits for a core.
+        let _work = self.ready.background.work(FINISH);
         self.empty(progress);
         self.find_devices();
         self.confine(Stage::Reading);
@@ -81,7 +86,7 @@ impl Recording<'_> {
 
     /// Takes the last readings, measures the hooks and detaches them.
     fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
-        let Prepared { meta, loaded, buffers, cpus, tracing, .. } = &mut self.ready;
+        let Prepared { meta, loaded, buffers, cpus, tracing, background, .. } = &mut self.ready;
         meta.end_ns = clocks::monotonic_ns();
         self.clock.rows.push(clocks::compare());
         if let Some(sampling) = &mut self.sampling {
@@ -98,7 +103,9 @@ impl Recording<'_> {
         let before = fill(loaded, buffers).0;
         let costs = cost::measure(loaded, COST_WINDOW);
         let measured_events = fill(loaded, buffers).0 - before;
+        // From here on the hooks return at once; they are taken away one by one, while others may run.
         loaded.set_recording(false);
+        let _work = background.work(FINISH);
         if let Some(Err(why)) = self.tx.take().map(|tx| tx.stop(loaded)) {
             meta.warnings.push(why);
         }
@@ -158,7 +165,10 @@ impl Recording<'_> {
 
     /// How it was recorded: symbols, what the hooks cost, clocks.
     fn describe_run(&mut self, probes: Probes) {
-        let Prepared { options, meta, hooks, without_tx_stamps, .. } = &mut self.ready;
+        let Prepared { options, meta, hooks, without_tx_stamps, background, .. } = &mut self.ready;
+        if let Some(recorder) = &mut meta.recorder {
+            recorder.placement = Some(meta::Placement { nearly_full: self.nearly_full, ..background.said() });
+        }
         let collector = &mut self.drain.collector;
         meta.buffer.drains = self.drain.drains;
         meta.symbols = std::mem::take(&mut collector.symbols);

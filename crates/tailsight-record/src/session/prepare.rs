@@ -1,5 +1,7 @@
 //! A recording that is ready: the target found, probes loaded and attached, the run directory made, the command started.
 
+use std::time::Duration;
+
 use tailsight_host::kernel::Kernel;
 use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
@@ -11,6 +13,7 @@ use super::options::{Options, Payload, Progress, SampleClock, SampleRate};
 use super::sampling::usable_cpus;
 use super::target::Target;
 use super::traced::{Plan, Tracing};
+use crate::background::Background;
 use crate::buffer::{self, Buffers};
 use crate::describe;
 use crate::error::Error;
@@ -38,25 +41,41 @@ pub(super) struct Prepared<'a> {
     pub(super) without_tx_stamps: Option<String>,
     /// Functions that are traced from their begin to their end.
     pub(super) tracing: Option<Tracing>,
+    /// Where the recorder runs.
+    pub(super) background: Background,
 }
+
+/// How long preparing may wait for a core that it has to itself.
+const PREPARE: Duration = Duration::from_secs(1);
 
 impl<'a> Prepared<'a> {
     /// Nothing on the host is changed before the rights, the hooks and the target are known to be there.
     pub(super) fn new(options: &'a Options, progress: &mut dyn FnMut(Progress)) -> Result<Prepared<'a>, Error> {
+        let mut background = Background::begin();
+        let work = background.work(PREPARE);
         let mut hooks = preflight(&options.hooks)?;
         let mut target = Target::resolve(&options.selector)?;
+        background.avoid(&target.pids, &cores_of(&target.pids));
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
 
         // Beside the loading, because it takes a quarter of a second.
         let first = target.pids.first().copied();
-        let settings = std::thread::spawn(move || describe::settings(first));
+        // A thread has the priority of the one that starts it; this one is waited for at the end.
+        drop(work);
+        let settings = std::thread::spawn(move || {
+            let background = Background::begin();
+            let _work = background.work(PREPARE);
+            describe::settings(first)
+        });
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector))?;
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
         let mut meta = describe::first(options, &target.app, cpus, slots);
         let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
         // Hooks that are empty are measured alone.
+        // Beside a busy server it is measured with the usual priority: as SCHED_IDLE it would get too little of a core to count ticks.
         let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples, &target.pids) };
+        let work = background.work(PREPARE);
         let samples = sample_clock.map(|clock| clock.others_one_in);
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };
@@ -67,18 +86,20 @@ impl<'a> Prepared<'a> {
             functions: plan.of_files(),
             kernel_functions: plan.kernel().to_vec(),
         };
-        let mut loaded = match Loaded::load(&options.hooks, &mut hooks, cpus, slots, extras.clone()) {
+        let mut loaded = match Loaded::load(&options.hooks, &hooks, cpus, slots, extras.clone()) {
             // They are optional: without them, the rest is recorded.
             Err(e) if tx_stamps != TxStamps::Off => {
                 without_tx_stamps = Some(chain(&e));
                 tx_stamps = TxStamps::Off;
-                Loaded::load(&options.hooks, &mut hooks, cpus, slots, Extras { tx_stamps, ..extras })?
+                Loaded::load(&options.hooks, &hooks, cpus, slots, Extras { tx_stamps, ..extras })?
             }
             loaded => loaded?,
         };
-        let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
+        loaded.attach(&mut hooks)?;
+        let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
+        drop(work);
         meta.settings = settings.join().unwrap_or_default();
         // An earlier run in the directory is deleted only now, when nothing but the command itself can still fail.
         let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
@@ -97,9 +118,15 @@ impl<'a> Prepared<'a> {
             tx_stamps,
             without_tx_stamps: without,
             tracing,
+            background,
             sample_clock,
         })
     }
+}
+
+/// The cores that the target may use; none while there is no process of it.
+pub(super) fn cores_of(pids: &[u32]) -> Vec<u32> {
+    if pids.is_empty() { vec![] } else { usable_cpus(pids) }
 }
 
 /// How often samples are taken. What a tick costs is measured where the rate depends on it. A command that the recording will start may use

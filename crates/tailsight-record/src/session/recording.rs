@@ -10,14 +10,13 @@ use tailsight_trace::write::BATCH_EVENTS;
 
 use super::drain::{Counts, Drain, counts, fill};
 use super::options::{Progress, SampleRate, Seen, SlowTime};
-use super::prepare::Prepared;
+use super::prepare::{Prepared, cores_of};
 use super::sampling::Sampling;
 use crate::clocks;
 use crate::command::Command;
 use crate::confine::{self, Needs, Stage};
 use crate::error::Error;
 use crate::file_systems;
-use crate::low_priority::LowPriority;
 use crate::nic_clocks::NicClocks;
 use crate::probes::disk;
 use crate::probes::nic_tx::{NicTx, TxStamps};
@@ -42,6 +41,9 @@ pub(super) const DRAIN_EVENTS: u64 = BATCH_EVENTS as u64;
 /// How long the host may recover after the probes are loaded, before the recording starts: making the buffers and attaching
 /// take most of a second of system time, and a queue that built up meanwhile would be recorded.
 const SETTLE: Duration = Duration::from_millis(200);
+
+/// How long moving events may wait for a core before it goes on with the usual priority: samples have room for a tenth of a second.
+const HURRY: Duration = Duration::from_millis(100);
 
 /// Comparisons of the clocks, and the CPU time that recording takes.
 pub(super) struct Clock {
@@ -89,6 +91,8 @@ pub(super) struct Recording<'a> {
     last: Last,
     /// How long the recorder may sleep now.
     pause: Duration,
+    /// How often a buffer was nearly full.
+    pub(super) nearly_full: u64,
     /// Why it ended early.
     pub(super) ended_early: Option<String>,
     /// Whether the user stopped it.
@@ -105,15 +109,17 @@ impl<'a> Recording<'a> {
         }
         // Births of tasks are recorded while this reads the tasks that exist.
         ready.loaded.set_naming();
+        let work = ready.background.work(HURRY);
         let snapshot = procfs::tasks(|_| false);
         // Identified by its process and threads: another process may have the same name, and other programs may have started
         // it.
         let own_pid = std::process::id();
         ready.meta.recorder =
-            Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), confinement: None });
+            Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), ..Default::default() });
         // What is needed to read the events of a recording that is killed or that fills the disk.
         let mut early = EarlyTables::new(snapshot);
         let failed = early.sockets(&ready.writer).err().map(Error::from);
+        drop(work);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         ready.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
         let sees_all = ready.hooks.iter().any(|hook| hook.program == Some(disk::ANY_FILE_SYSTEM));
@@ -144,6 +150,7 @@ impl<'a> Recording<'a> {
             started: now,
             last,
             pause: TICK,
+            nearly_full: 0,
             ended_early: None,
             interrupted: None,
             few: None,
@@ -193,7 +200,8 @@ impl<'a> Recording<'a> {
             let now = Instant::now();
             self.compare_clocks(now);
             if let Some(sampling) = &mut self.sampling {
-                sampling.take(&self.ready.loaded, &self.ready.target.pids);
+                let Prepared { loaded, target, background, .. } = &self.ready;
+                sampling.take(loaded, &target.pids, background);
             }
             if let Some(tracing) = &mut self.ready.tracing {
                 tracing.look(&self.ready.loaded);
@@ -254,10 +262,11 @@ impl<'a> Recording<'a> {
         self.last.fill = (now, fullest);
         if urgent || (long && (fullest >= DRAIN_EVENTS || now - self.last.drain > Duration::from_secs(1))) {
             let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
-            let low_priority = (!urgent).then(LowPriority::begin);
-            let Prepared { loaded, buffers, writer, .. } = &mut self.ready;
+            let Prepared { loaded, buffers, writer, background, .. } = &mut self.ready;
+            let work = (!urgent).then(|| background.work(HURRY));
             self.drain.drain(loaded, buffers, writer, u64::MAX, most);
-            drop(low_priority);
+            drop(work);
+            self.nearly_full += u64::from(urgent);
             self.drain.drains += 1;
             self.last.drain = now;
         }
@@ -291,8 +300,10 @@ impl<'a> Recording<'a> {
         }
         self.last.scan = now;
         let long = self.is_long();
-        let Prepared { options, target, loaded, writer, meta, .. } = &mut self.ready;
+        let Prepared { options, target, loaded, writer, meta, background, .. } = &mut self.ready;
+        let _work = background.work(HURRY);
         target.look_again(options, away);
+        background.avoid(&target.pids, &cores_of(&target.pids));
         target.tell(loaded);
         if long && let Err(e) = self.early.write(writer, meta, &target.pids, &target.ports, &self.drain.collector.tasks)
         {

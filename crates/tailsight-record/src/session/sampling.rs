@@ -4,7 +4,7 @@
 //! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tailsight_host::cpu_list;
 use tailsight_host::proc::field;
@@ -14,13 +14,15 @@ use tailsight_trace::meta;
 use tailsight_trace::samples::{Samples, kind};
 
 use super::prepare::Prepared;
+use crate::background::Background;
 use crate::cost::ProgramCost;
 use crate::loaded::Loaded;
-use crate::low_priority::LowPriority;
 use crate::probes::samples::{Clocks, PROGRAM, Ring, tell_code};
 
 /// Bytes of copied stacks that may wait to be unwound.
 const MOST_WAITING: usize = 64 << 20;
+/// How long unwinding may wait for a core while the recording runs.
+const UNWIND: Duration = Duration::from_millis(100);
 /// Samples of a run at most: those of an hour on two busy cores.
 const MOST_SAMPLES: usize = 8_000_000;
 
@@ -79,7 +81,7 @@ impl Sampling {
     }
 
     /// Moves samples out of the ring. `pids`: the target's processes at this time.
-    pub(super) fn take(&mut self, loaded: &Loaded, pids: &[u32]) {
+    pub(super) fn take(&mut self, loaded: &Loaded, pids: &[u32], background: &Background) {
         self.tell(loaded, pids);
         let Some(ring) = &self.ring else { return };
         let waiting = ring.take();
@@ -89,10 +91,9 @@ impl Sampling {
             }
         }
         if waiting > MOST_WAITING {
-            let low_priority = LowPriority::begin();
+            let _work = background.work(UNWIND);
             pids.iter().for_each(|&pid| self.stacks.look_at(pid));
             self.unwind();
-            drop(low_priority);
         }
     }
 

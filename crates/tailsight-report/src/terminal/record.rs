@@ -106,8 +106,10 @@ fn lost(run: &RunMeta) -> String {
 
 fn cost(run: &RunMeta) -> String {
     let o = &run.overhead;
+    let hurried = hurried(run);
     if o.ns_per_event <= 0.0 {
-        return format!("Cost:     hooks not measured; {} of CPU in the recorder", units::duration(o.recorder_cpu_ns));
+        let recorder = units::duration(o.recorder_cpu_ns);
+        return format!("Cost:     hooks not measured; {recorder} of CPU in the recorder{hurried}");
     }
     let wall = run.end_ns.saturating_sub(run.start_ns) as f64 * f64::from(run.host.cpus.max(1));
     let share = if wall > 0.0 {
@@ -120,10 +122,23 @@ fn cost(run: &RunMeta) -> String {
         String::new()
     };
     format!(
-        "Cost:     {:.0} ns per event, {} of CPU in the hooks{share}, {} in the recorder",
+        "Cost:     {:.0} ns per event, {} of CPU in the hooks{share}, {} in the recorder{hurried}",
         o.ns_per_event,
         units::duration(o.hooks_cpu_ns),
         units::duration(o.recorder_cpu_ns),
+    )
+}
+
+/// How often the recorder's work did not give way to others.
+fn hurried(run: &RunMeta) -> String {
+    let placement = run.recorder.as_ref().and_then(|recorder| recorder.placement.as_ref());
+    let times = placement.map_or(0, |p| p.hurried + p.nearly_full);
+    if times == 0 {
+        return String::new();
+    }
+    format!(
+        ", which did not give way to other work {}",
+        if times == 1 { "once".into() } else { units::counted(times, "time") }
     )
 }
 

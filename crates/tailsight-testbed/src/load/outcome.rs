@@ -26,6 +26,8 @@ pub struct LoadSummary {
     /// Latency of each good reply from the time its request was due, ns, in rising order; of a random part of them when
     /// there were more than two million.
     pub samples_ns: Vec<u64>,
+    /// The same replies in the order of their requests: when each was due (CLOCK_MONOTONIC) and its latency, ns.
+    pub timed_ns: Vec<(u64, u64)>,
     /// The 99th percentile of how long after they were due requests were sent, ns, at most 1.6 % above the truth: the
     /// client's own delay.
     pub late_p99_ns: Option<u64>,
@@ -36,7 +38,10 @@ impl LoadSummary {
     pub(super) fn new(workload: &Workload, measured: &tailsight_load::Outcome) -> Self {
         let counts = measured.counts;
         let good = measured.samples.iter().filter(|sample| sample.status() == Status::Ok);
-        let mut samples_ns: Vec<u64> = good.filter_map(|sample| sample.response_ns()).collect();
+        let mut timed_ns: Vec<(u64, u64)> =
+            good.filter_map(|sample| Some((sample.intended_ns, sample.response_ns()?))).collect();
+        timed_ns.sort_unstable();
+        let mut samples_ns: Vec<u64> = timed_ns.iter().map(|(_, latency)| *latency).collect();
         samples_ns.sort_unstable();
         Self {
             name: workload.name.clone(),
@@ -47,6 +52,7 @@ impl LoadSummary {
             unanswered: counts.unsent + counts.lost + counts.unanswered,
             duration_ns: measured.duration_ns(),
             samples_ns,
+            timed_ns,
             late_p99_ns: measured.lateness.quantile(0.99),
         }
     }

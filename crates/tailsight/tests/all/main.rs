@@ -18,6 +18,7 @@ mod neighbours_live;
 mod nic_live;
 mod outputs;
 mod privileges_live;
+mod recorder_live;
 mod reference;
 mod runtimes_live;
 mod schemas;
