@@ -32,6 +32,8 @@ const MOST_NOTES: usize = 6;
 pub struct Raw<'a> {
     /// When, on which core, whose; its `stack` is not looked at.
     pub row: SampleRow,
+    /// A process with the same program at the same addresses, for one that has ended before it was looked at; 0: not known.
+    pub like: u32,
     /// Addresses in the kernel, innermost first; the first is where it was, the others are returned to.
     pub kernel: &'a [u64],
     /// The user registers.
@@ -120,7 +122,7 @@ impl Stacks {
 
     /// Unwinds a sample. Of its bytes only addresses of code are kept. Gives the number of its call stack.
     pub fn add(&mut self, raw: &Raw<'_>) -> u32 {
-        let pid = raw.row.tgid;
+        let pid = self.looked_at(raw.row.tgid, raw.like);
         let mut places: Vec<Place> = Vec::with_capacity(raw.kernel.len() + 16);
         let looked_up =
             |(i, &address): (usize, &u64)| Place::Kernel { address: address.saturating_sub(u64::from(i > 0)) };
@@ -149,6 +151,12 @@ impl Stacks {
         });
         self.rows.push(SampleRow { stack, ..raw.row });
         stack
+    }
+
+    /// The process by which addresses are looked up: its own, or one with the same program at the same addresses.
+    fn looked_at(&self, pid: u32, like: u32) -> u32 {
+        let has_maps = |pid: &u32| self.processes.get(pid).is_some_and(|p| !p.maps.is_empty());
+        if !has_maps(&pid) && has_maps(&like) { like } else { pid }
     }
 
     /// Takes in that the clock found a thread running and took no stack.

@@ -106,6 +106,8 @@ impl<'a> Recording<'a> {
     pub(super) fn start(mut ready: Prepared<'a>) -> Recording<'a> {
         if ready.target.child.is_none() {
             std::thread::sleep(SETTLE);
+            let Prepared { target, loaded, .. } = &mut ready;
+            target.add_born(loaded);
         }
         // Births of tasks are recorded while this reads the tasks that exist.
         ready.loaded.set_naming();

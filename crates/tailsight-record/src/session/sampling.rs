@@ -3,7 +3,6 @@
 //! In: the loaded probes, the target's processes. Out: the tables of samples and what run.json says of them. The copies of
 //! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use tailsight_host::cpu_list;
@@ -17,7 +16,7 @@ use super::prepare::Prepared;
 use crate::background::Background;
 use crate::cost::ProgramCost;
 use crate::loaded::Loaded;
-use crate::probes::samples::{Clocks, PROGRAM, Ring, tell_code};
+use crate::probes::samples::{Clocks, Code, PROGRAM, Ring};
 
 /// Bytes of copied stacks that may wait to be unwound.
 const MOST_WAITING: usize = 64 << 20;
@@ -36,8 +35,7 @@ pub(super) struct Sampling {
     end_ns: u64,
     unwound_ns: u64,
     too_many: u64,
-    /// Processes whose code places the programs know.
-    told: BTreeSet<u32>,
+    code: Code,
 }
 
 impl Sampling {
@@ -60,9 +58,9 @@ impl Sampling {
             end_ns: u64::MAX,
             unwound_ns: 0,
             too_many: 0,
-            told: BTreeSet::new(),
+            code: Code::default(),
         };
-        started.tell(loaded, &target.pids);
+        started.code.tell(loaded, &target.pids);
         target.pids.iter().for_each(|&pid| started.stacks.look_at(pid));
         match Ring::of(loaded) {
             Ok(ring) => started.ring = Some(ring),
@@ -82,7 +80,7 @@ impl Sampling {
 
     /// Moves samples out of the ring. `pids`: the target's processes at this time.
     pub(super) fn take(&mut self, loaded: &Loaded, pids: &[u32], background: &Background) {
-        self.tell(loaded, pids);
+        self.code.tell(loaded, pids);
         let Some(ring) = &self.ring else { return };
         let waiting = ring.take();
         for &pid in pids {
@@ -94,15 +92,6 @@ impl Sampling {
             let _work = background.work(UNWIND);
             pids.iter().for_each(|&pid| self.stacks.look_at(pid));
             self.unwind();
-        }
-    }
-
-    /// Tells the programs where the code of each process is, to number the places of sleeps.
-    fn tell(&mut self, loaded: &Loaded, pids: &[u32]) {
-        for &pid in pids {
-            if self.told.insert(pid) {
-                tell_code(loaded, pid);
-            }
         }
     }
 
@@ -184,6 +173,12 @@ impl Sampling {
             said.notes.push(format!(
                 "threads slept at more than {MOST_PLACES} places of the program; the place of {} sleeps is unknown",
                 bss.places_full
+            ));
+        }
+        if bss.places_unread > 0 {
+            said.notes.push(format!(
+                "the place of {} sleeps is unknown: where the code of their process is was not known yet, or its stack could not be read",
+                bss.places_unread
             ));
         }
         said.ns_per_sample = costs.iter().find(|c| c.name == PROGRAM).and_then(|c| c.ns_per_run);

@@ -127,6 +127,17 @@ impl Target {
         }
     }
 
+    /// Adds processes that known ones started before the probes followed children: between the first look and the probes.
+    pub(super) fn add_born(&mut self, loaded: &mut Loaded) {
+        let me = std::process::id();
+        for child in procfs::with_descendants(&self.pids, &procfs::processes()) {
+            if child != me && !self.pids.contains(&child) {
+                self.pids.push(child);
+            }
+        }
+        self.tell(loaded);
+    }
+
     /// Writes namespaces, addresses and served ports. What does not fit into a table is not recorded.
     fn tell_places(&self, loaded: &mut Loaded) {
         let maps = &loaded.probes.maps;

@@ -7,6 +7,7 @@
 pub mod tick_cost;
 
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 
@@ -138,21 +139,68 @@ pub fn tell_waits(loaded: &mut Loaded) {
     }
 }
 
-/// Tells the programs where a process has code that its stacks return to: its own and its largest libraries, without those
-/// that nearly every stack ends in.
-pub fn tell_code(loaded: &Loaded, pid: u32) {
-    const RANGES: usize = 4;
-    let Ok(maps) = Maps::of(pid) else { return };
+/// Where processes have code, as the programs were told.
+#[derive(Default)]
+pub struct Code {
+    /// Processes that they know of.
+    told: BTreeSet<u32>,
+    /// A process of each program at its addresses.
+    first_of: BTreeMap<Vec<(u64, u64, u64, String)>, u32>,
+    /// Programs that processes of the target had become by then.
+    execs: u32,
+}
+
+impl Code {
+    /// Tells the programs where these processes have code that their stacks return to: their own, what was compiled at run time and the
+    /// largest libraries, without those that nearly every stack ends in.
+    pub fn tell(&mut self, loaded: &Loaded, pids: &[u32]) {
+        let execs = loaded.probes.variables().execs;
+        if execs != self.execs {
+            // Nobody says which ones.
+            (self.told, self.execs) = (BTreeSet::new(), execs);
+        }
+        for &pid in pids {
+            if self.told.insert(pid) {
+                self.tell_of(loaded, pid);
+            }
+        }
+    }
+
+    fn tell_of(&mut self, loaded: &Loaded, pid: u32) {
+        let Ok(maps) = Maps::of(pid) else { return };
+        let identity = maps.all().iter().map(|m| (m.start, m.end, m.inode, m.path.clone())).collect();
+        let like = *self.first_of.entry(identity).or_insert(pid);
+        let code = ranges(&maps);
+        let of = |f: &dyn Fn(&(u64, u64)) -> u64| {
+            (0..RANGES).flat_map(|i| code.get(i).map_or(0, f).to_ne_bytes()).collect::<Vec<u8>>()
+        };
+        let like = u64::from(like).to_ne_bytes().to_vec();
+        let value = [of(&|range| range.0), of(&|range| range.1 - range.0), like].concat();
+        let _ = loaded.probes.maps.code_of.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
+    }
+}
+
+/// As in the C.
+const RANGES: usize = 4;
+
+/// The addresses of a program's code by which its stacks are told apart, largest first. What was compiled at run time lies in
+/// mappings of no file, side by side.
+fn ranges(maps: &Maps) -> Vec<(u64, u64)> {
     let usual = |m: &Mapping| {
-        ["libc.", "libc-", "ld-", "libpthread", "libm.", "[vdso]", "[vsyscall]"].iter().any(|l| m.name().starts_with(l))
+        ["libc.", "libc-", "ld-", "libpthread", "libm.", "[vdso]", "[vsyscall]", "[uprobes]"]
+            .iter()
+            .any(|l| m.name().starts_with(l))
     };
-    let mut code: Vec<&Mapping> = maps.all().iter().filter(|m| !usual(m)).collect();
-    code.sort_by_key(|m| std::cmp::Reverse(m.end - m.start));
-    let of = |f: &dyn Fn(&Mapping) -> u64| {
-        (0..RANGES).flat_map(|i| code.get(i).map_or(0, |m| f(m)).to_ne_bytes()).collect::<Vec<u8>>()
-    };
-    let value = [of(&|m| m.start), of(&|m| m.end - m.start)].concat();
-    let _ = loaded.probes.maps.code_of.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
+    let mut code: Vec<(u64, u64)> = vec![];
+    for m in maps.all().iter().filter(|m| !usual(m)) {
+        match code.last_mut() {
+            Some(last) if last.1 == m.start => last.1 = m.end,
+            _ => code.push((m.start, m.end)),
+        }
+    }
+    code.sort_by_key(|(start, end)| std::cmp::Reverse(end - start));
+    code.truncate(RANGES);
+    code
 }
 
 /// The ring that the programs write to.
@@ -192,13 +240,13 @@ impl Ring {
     }
 
     /// Passes on each sample that waits in memory and removes it; a sample of a sleep comes with the number of its place.
-    pub fn each(&self, mut each: impl FnMut(&Raw<'_>, u64)) {
+    pub fn each(&self, mut each: impl FnMut(&Raw<'_>, u32)) {
         let bytes = std::mem::take(&mut *self.taken.borrow_mut());
         let mut kernel = Vec::with_capacity(KERNEL_FRAMES);
         let mut rest = bytes.as_slice();
         while let Some(n) = taken_of(rest) {
             let (one, after) = rest.split_at(n);
-            each(&parse(one, &mut kernel), u64::from_ne_bytes(word(one, 64)));
+            each(&parse(one, &mut kernel), u32::from_ne_bytes(word(one, 64)));
             rest = after;
         }
     }
@@ -253,6 +301,7 @@ fn parse<'a>(sample: &'a [u8], kernel: &'a mut Vec<u64>) -> Raw<'a> {
             weight: u16::from_ne_bytes(word(sample, 22)),
             stack: 0,
         },
+        like: int(68),
         kernel,
         registers: Registers { ip: long(32), sp: long(40), fp: long(48), lr: long(56) },
         bytes: sample.get(WHOLE - STACK_BYTES..).unwrap_or_default(),
@@ -262,6 +311,16 @@ fn parse<'a>(sample: &'a [u8], kernel: &'a mut Vec<u64>) -> Raw<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Methods that a JVM compiled were no code: two of them that sleep by one function of it were one place.
+    #[test]
+    fn code_compiled_at_run_time_tells_places_apart() {
+        let maps = Maps::parse(
+            "1000-2000 r-xp 0 0:0 1 /usr/bin/java\n100000-200000 rwxp 0 0:0 0 \n200000-280000 rwxp 0 0:0 0 \n\
+             700000-900000 r-xp 0 0:0 2 /lib/libjvm.so\na00000-f00000 r-xp 0 0:0 3 /lib/libc.so.6\n",
+        );
+        assert_eq!(ranges(&maps), [(0x70_0000, 0x90_0000), (0x10_0000, 0x28_0000), (0x1000, 0x2000)]);
+    }
 
     /// The layout is written down twice: here and in the C.
     #[test]
@@ -279,6 +338,7 @@ mod tests {
         set(22, &2u16.to_ne_bytes());
         set(24, &16u32.to_ne_bytes());
         set(28, &5u32.to_ne_bytes());
+        set(68, &12u32.to_ne_bytes());
         set(32, &0x40u64.to_ne_bytes());
         set(40, &0x50u64.to_ne_bytes());
         set(HEAD, &0x100u64.to_ne_bytes());
@@ -290,7 +350,7 @@ mod tests {
         let raw = parse(short, &mut kernel);
         let row = SampleRow { ts_ns: 7, tid: 11, tgid: 10, cpu: 3, kind: 1, weight: 2, stack: 0 };
         assert_eq!((raw.row, raw.kernel, raw.bytes), (row, &[0x100, 0x200][..], &b"stack"[..]));
-        assert_eq!((raw.registers.ip, raw.registers.sp), (0x40, 0x50));
+        assert_eq!((raw.registers.ip, raw.registers.sp, raw.like), (0x40, 0x50, 12));
         assert_eq!(trimmed(&bytes[..100]), &[] as &[u8]);
         assert_eq!(taken_of(&short[..50]), None);
         // A tick that was skipped has nothing behind its head, and another record may follow.

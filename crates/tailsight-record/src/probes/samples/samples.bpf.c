@@ -20,7 +20,8 @@ struct sample {
 	__u32 kernel_bytes; /* of `kernel` that hold addresses */
 	__u32 stack_bytes;  /* of `stack` that were copied */
 	__u64 ip, sp, fp, lr;
-	__u64 place; /* of a sleep: its number */
+	__u32 place; /* of a sleep: its number */
+	__u32 like;  /* a process with the same program at the same addresses; 0: not known */
 	/* A skipped tick ends here. */
 	__u64 kernel[KERNEL_FRAMES];
 	__u8 stack[STACK_PIECE * STACK_PIECES];
@@ -36,6 +37,20 @@ struct {
 } samples SEC(".maps");
 
 __u64 samples_lost; /* found no room in the ring */
+
+/* Where a process has code, and the process of which that was read: a child of fork has what its parent has. */
+#define CODE_RANGES 4
+struct code {
+	__u64 start[CODE_RANGES], bytes[CODE_RANGES];
+	__u64 like;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct code);
+} code_of SEC(".maps");
 
 /* The registers with which the thread entered the kernel, and the bytes above its stack pointer. */
 static __always_inline void copy_user(struct sample *s)
@@ -90,6 +105,9 @@ static __always_inline struct sample *begin_record(__u64 bytes, __u64 who, __u16
 	s->weight = weight;
 	s->kernel_bytes = s->stack_bytes = 0;
 	s->place = 0;
+	__u32 tgid = s->tgid;
+	struct code *code = bpf_map_lookup_elem(&code_of, &tgid);
+	s->like = code ? code->like : 0;
 	return s;
 }
 
@@ -99,28 +117,23 @@ static __always_inline struct sample *begin_sample(__u64 who, __u16 kind, __u16 
 }
 
 /* Places in the program where threads of the target sleep. Each distinct place has a number, which the event of the
- * context switch carries, and its stack is copied once. Places are told apart by the words near the top of the stack that
- * point into the program's code, which include the return addresses. A word left over from an earlier call gives one
- * place two numbers; the recorder merges them. */
+ * context switch carries, and its stack is copied once. Places are told apart by the words of the stack that point into the
+ * program's code, which include the return addresses: those among the first 64 words, and, where these are fewer than
+ * MOST_CODE_WORDS, on to as many, for a function with a large buffer hides its callers. A word left over from an earlier call
+ * gives one place two numbers; the recorder merges them. Processes with the same program at the same addresses share numbers.
+ * Where it is not known where the program's code is, nothing tells two places apart: such a sleep has none. */
 const volatile __u32 sleep_places = 0;
 /* One bit for each system call in which servers wait for work. Such a sleep has no place, unless the thread has a message
  * that it did not answer yet. */
 __u64 work_waits[16];
 __u32 places_known;
 __u64 places_full;    /* sleeps at places beyond the last number */
+__u64 places_unread;  /* sleeps whose stack could not be read, or of programs whose code is not known */
+__u32 execs;          /* programs that processes of the target became: their code is another */
 
 #define PLACE_WORDS 64
-#define CODE_RANGES 4
-struct code {
-	__u64 start[CODE_RANGES], bytes[CODE_RANGES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, struct code);
-} code_of SEC(".maps");
+#define PLACE_PIECES 4
+#define MOST_CODE_WORDS 16
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -140,23 +153,61 @@ struct {
 	__type(value, struct words);
 } stack_words SEC(".maps");
 
+/* 1 where a < b, else 0: a branch for each word and range would be too many ways for the verifier to walk. */
+static __always_inline __u64 is_below(__u64 a, __u64 b)
+{
+	return ((~a & b) | (~(a ^ b) & (a - b))) >> 63;
+}
+
+/* Mixes the words that point into the code into the key; how many these were. */
+static __noinline __u32 mix_words(struct words *words, const struct code *code, __u64 *key)
+{
+	__u64 mixed = 0, met = 0;
+
+	if (!words || !code || !key)
+		return 0;
+	for (int i = 0; i < PLACE_WORDS; i++) {
+		__u64 word = words->word[i], hit = 0;
+		for (int r = 0; r < CODE_RANGES; r++)
+			hit += is_below(word - code->start[r], code->bytes[r]);
+		/* As a number of its own: of a shift that keeps the sign the verifier of 6.18 walks both results. */
+		asm volatile("" : "+r"(hit));
+		/* A hit is mixed in; another word leaves all as it is. */
+		mixed = (mixed ^ (word & -hit)) * (1 + (TS_MIX_K2 - 1) * hit);
+		met += hit;
+	}
+	*key = (*key ^ mixed) * TS_MIX_K1;
+	return met;
+}
+
+/* What tells a place from others; 0: nothing does. Not static: the verifier walks its loops once, not for each of its callers. */
+__noinline __u64 place_key(__u64 who, __u64 ip, __u64 sp)
+{
+	__u32 zero = 0, tgid = who >> 32, met = 0;
+	struct words *words = bpf_map_lookup_elem(&stack_words, &zero);
+	struct code *code = bpf_map_lookup_elem(&code_of, &tgid);
+
+	if (!words || !code || bpf_probe_read_user(words, sizeof(*words), (void *)sp))
+		return 0;
+	__u64 key = (ip ^ code->like * TS_MIX_K2) * TS_MIX_K1;
+	for (int piece = 1; piece <= PLACE_PIECES; piece++) {
+		met += mix_words(words, code, &key);
+		if (met >= MOST_CODE_WORDS || piece == PLACE_PIECES)
+			break;
+		if (bpf_probe_read_user(words, sizeof(*words), (void *)(sp + piece * sizeof(*words))))
+			break;
+	}
+	return key ? key : 1;
+}
+
 /* The place as a number that a switch event can carry; 0: none. */
 static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
 {
-	__u32 zero = 0, tgid = who >> 32;
-	struct words *words = bpf_map_lookup_elem(&stack_words, &zero);
-	struct code *code = bpf_map_lookup_elem(&code_of, &tgid);
-	__u64 key = (ip ^ who >> 32 << 48) * TS_MIX_K1;
+	__u64 key = place_key(who, ip, sp);
 
-	if (!words)
+	if (!key) {
+		__sync_fetch_and_add(&places_unread, 1);
 		return 0;
-	if (code && !bpf_probe_read_user(words, sizeof(*words), (void *)sp)) {
-		for (int i = 0; i < PLACE_WORDS; i++) {
-			__u64 word = words->word[i];
-			for (int r = 0; r < CODE_RANGES; r++)
-				if (word - code->start[r] < code->bytes[r])
-					key = (key ^ word) * TS_MIX_K2;
-		}
 	}
 	__u32 *known = bpf_map_lookup_elem(&place_of, &key);
 	if (known)

@@ -9,6 +9,7 @@ pub const PROBE: Probe = Probe {
     hooks: &[
         hook!(Default, "sched_process_fork", "names of tasks created while recording"),
         hook!(Default, "sched_process_exec", "names of programs started while recording"),
+        hook!(Default, "sched_process_exit", "ends of processes, whose numbers may be given again"),
         hook!(Default, "task_rename", "names changed while recording"),
     ],
 };

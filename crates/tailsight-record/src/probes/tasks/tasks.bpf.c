@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Births, names and deaths of tasks, so that every thread id has a name; children of the target become the target.
- * hooks: sched_process_fork, sched_process_exec, task_rename
+/* Births, names and deaths of tasks, so that every thread id has a name; children of the target become the target, and have
+ * their code where the parent has it until they become another program.
+ * hooks: sched_process_fork, sched_process_exec, sched_process_exit, task_rename
  * events: TaskFork, TaskExec, TaskRename */
 
 SEC("tp_btf/sched_process_fork")
@@ -8,8 +9,15 @@ int HOOK(sched_process_fork, struct task_struct *parent, struct task_struct *chi
 {
 	struct text comm;
 	__u32 tgid = child->tgid;
-	if (follow_children && is_target_tgid(parent->tgid))
+	if (follow_children && is_target_tgid(parent->tgid)) {
+		__u32 of_parent = parent->tgid;
 		__sync_fetch_and_or(&target_tgids[(tgid >> 6) & 0xffff], 1ULL << (tgid & 63));
+		struct code *code = sleep_places && of_parent != tgid ? bpf_map_lookup_elem(&code_of, &of_parent) : 0;
+		if (code) {
+			struct code same = *code;
+			bpf_map_update_elem(&code_of, &tgid, &same, 0);
+		}
+	}
 	bpf_probe_read_kernel(&comm, sizeof(comm), child->comm);
 	emit(TS_TASK_FORK, 0, pair(child->pid, tgid), comm.first, comm.second);
 	return 0;
@@ -19,10 +27,25 @@ SEC("tp_btf/sched_process_exec")
 int HOOK(sched_process_exec, struct task_struct *p)
 {
 	struct text comm;
+	__u32 tgid = p->tgid;
+	if (sleep_places && is_target_tgid(tgid)) {
+		bpf_map_delete_elem(&code_of, &tgid);
+		__sync_fetch_and_add(&execs, 1);
+	}
 	/* A thread that is not its process' first takes that one's number. */
 	remember_running(0);
 	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
 	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int HOOK(sched_process_exit, struct task_struct *p)
+{
+	__u32 tgid = p->tgid;
+	/* Its first thread ends; its number may be another process' soon. */
+	if (sleep_places && p->pid == (int)tgid && is_target_tgid(tgid))
+		bpf_map_delete_elem(&code_of, &tgid);
 	return 0;
 }
 
