@@ -31,5 +31,7 @@ pub mod target;
 pub use error::Error;
 pub use loader::{HookChoice, HookState};
 pub use probes::nic_tx::TxStamps;
-pub use session::{Asked, Options, Payload, Progress, RecordSummary, SampleRate, Seen, SlowTime, Traces, Until, record};
+pub use session::{
+    Asked, Options, Payload, Progress, RecordSummary, SampleRate, Seen, SlowTime, Traces, Until, record,
+};
 pub use target::Selector;

@@ -225,6 +225,26 @@ mod tests {
         }
     }
 
+    /// SCHED_FIFO for all threads of a server was the first thing proposed against a compiler beside it: a thread of it that spins then takes the
+    /// core from everything else.
+    #[test]
+    fn a_real_time_priority_is_never_the_first_thing_to_do() {
+        let facts = |cpus| RecordingFacts { pids: vec![41], cpus: Some(cpus), ..RecordingFacts::default() };
+        let mut tried = 0;
+        for (category, advice) in &ADVICE.categories {
+            let selectors = advice.fix.iter().flat_map(|fix| &fix.only).map(|only| only.replace('*', ""));
+            for name in selectors.chain(["user".to_owned()]).filter(|name| !name.is_empty()) {
+                for cpus in [1, 4] {
+                    let fixes = fixes_of(&facts(cpus), (category.as_str(), &name), (1_000_000, 50));
+                    let real_time = |fix: &String| fix.contains("chrt -a -f");
+                    assert!(!fixes.first().is_some_and(real_time), "{category} {name}: {fixes:?}");
+                    tried += usize::from(fixes.iter().any(real_time));
+                }
+            }
+        }
+        assert!(tried > 3, "{tried}");
+    }
+
     /// The fixes of receive processing on the application core: the device, its interrupts, a process in its namespace.
     fn receive_fixes(devices: &[&str], irqs: &[u32], netns: Option<u32>) -> Vec<String> {
         let facts = RecordingFacts {

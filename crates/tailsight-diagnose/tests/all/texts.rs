@@ -142,17 +142,18 @@ fn fixes_are_filled_in_with_their_undo() {
                 another core helps";
     assert_eq!(
         d.causes[0].fix,
-        [pin("0,2-3") + unpin, first("41") + &unfirst("41"), first("42") + &unfirst("42"), step.to_owned()]
+        [pin("0,2-3") + unpin, step.to_owned(), first("41") + &unfirst("41"), first("42") + &unfirst("42")]
     );
     // Nothing is made up: without the number of cores and without processes, words stand for them.
     let pid = "; PID: the target's process id, see pgrep -a or ss -ltnp";
     assert_eq!(
-        diagnosis(&options(), &RecordingFacts::default()).causes[0].fix[..2],
+        diagnosis(&options(), &RecordingFacts::default()).causes[0].fix[..3],
         [
             format!(
                 "fill in: {}; OTHER_CPUS: the cores to use instead, as 0,2-3, see lscpu -e{unpin}",
                 pin("OTHER_CPUS")
             ),
+            step.to_owned(),
             format!("fill in: {}{pid}{}", first("PID"), unfirst("PID")),
         ]
     );
@@ -177,7 +178,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
             (
                 2,
                 "let memcached run before ordinary tasks; a thread of it that spins then starves every other task on its core",
-                vec![1, 2]
+                vec![2, 3]
             ),
         ]
     );

@@ -318,7 +318,11 @@ mod tests {
         let mut names = Names::new(&rows);
         let recorders = |names: &Names| [5, 6, 7, 8].map(|tid| names.who(tid).recorder);
         assert_eq!(recorders(&names), [false, false, true, false], "an older run: by name");
-        names.recorded_by(Some(tailsight_trace::meta::Recorder { pid: 5, threads: vec![5, 6, 8], ..Default::default() }));
+        names.recorded_by(Some(tailsight_trace::meta::Recorder {
+            pid: 5,
+            threads: vec![5, 6, 8],
+            ..Default::default()
+        }));
         assert_eq!(recorders(&names), [true, true, false, true]);
     }
 }

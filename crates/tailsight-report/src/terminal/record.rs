@@ -24,7 +24,7 @@ pub fn record_summary(run: &RunMeta, style: &Style, verbose: bool) -> String {
     if verbose {
         rest.extend(hooks_off(run));
     }
-    if rest.len() > 3 && !verbose {
+    if rest.len() > 3 {
         let more = rest.len() - 2;
         rest.truncate(2);
         rest.push(format!("          … and {} in run.json", units::counted(more as u64, "more remark")));

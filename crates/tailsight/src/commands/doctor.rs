@@ -184,7 +184,8 @@ mod tests {
     /// On 6.1 it said that --with-hook turns on what came with 6.4.
     #[test]
     fn what_the_kernel_does_not_have_is_not_offered() {
-        let lacking = HookState { there: false, absent: true, ..hook("ipi", "csd_function_entry", Need::Optional, false) };
+        let lacking =
+            HookState { there: false, absent: true, ..hook("ipi", "csd_function_entry", Need::Optional, false) };
         let text = hook_table(&Ok(vec![lacking.clone()]), false, 80);
         assert_eq!(line(&text, "not in this kernel").trim(), "not in this kernel  csd_function_entry");
         assert!(!text.contains("--with-hook"), "{text}");

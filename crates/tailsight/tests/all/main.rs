@@ -22,6 +22,7 @@ mod recorder_live;
 mod reference;
 mod runtimes_live;
 mod schemas;
+mod shared_live;
 mod sent_live;
 mod support;
 mod symbols_live;
