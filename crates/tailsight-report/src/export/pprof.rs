@@ -1,7 +1,7 @@
 //! Call stacks as a profile of pprof (<https://github.com/google/pprof/blob/main/proto/profile.proto>), gzipped as pprof expects.
 //!
 //! In: call stacks, outermost function first, with ns of a mean message of the focus and of the reference. Out: a profile with a
-//! value for each, `focus` and `reference`: `pprof -sample_index=focus`.
+//! value for each, `focus`, which it opens on, and `reference`: `pprof -sample_index=reference`.
 
 use std::collections::HashMap;
 
@@ -25,6 +25,8 @@ struct Profile {
     time_nanos: i64,
     #[prost(int64, tag = "10")]
     duration_nanos: i64,
+    #[prost(int64, tag = "14")]
+    default_sample_type: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -74,6 +76,8 @@ pub fn profile(stacks: &[(Vec<String>, [f64; 2])], started_ns: u64, duration_ns:
         sample_type: vec![ValueType { kind: 1, unit: 3 }, ValueType { kind: 2, unit: 3 }],
         time_nanos: i64::try_from(started_ns).unwrap_or(0),
         duration_nanos: i64::try_from(duration_ns).unwrap_or(0),
+        // Without this pprof opens on the last one.
+        default_sample_type: 1,
         ..Profile::default()
     };
     let mut ids: HashMap<&str, u64> = HashMap::new();
@@ -118,6 +122,7 @@ mod tests {
         };
         assert_eq!(of(&p.sample[0]), (vec!["work", "main"], vec![1500, 20]));
         assert_eq!(of(&p.sample[1]), (vec!["main"], vec![0, 7]));
+        assert_eq!(p.string_table[p.default_sample_type as usize], "focus");
         assert_eq!((p.function.len(), p.string_table[0].as_str(), p.time_nanos), (2, "", 9));
     }
 }
