@@ -20,7 +20,7 @@ mod protocol;
 pub mod reply;
 pub mod wire;
 
-pub use class::{Class, Command, bucket};
+pub use class::{Class, Command, Shape, bucket};
 pub use error::ProtocolError;
 pub use pattern::Value;
 pub use protocol::{Kind, Protocol};

@@ -4,7 +4,7 @@
 use httparse::{EMPTY_HEADER, Header};
 
 use super::{Answer, Asked, Body, Data, Grammar, Line, Request, Skip, Step, Unseen};
-use crate::class::{Class, Command, hash};
+use crate::class::{Class, Command, Shape, hash};
 use crate::exchange::{ErrorKind, Op, Status};
 use crate::{Kind, ProtocolError, Value};
 
@@ -366,6 +366,7 @@ fn class(method: &[u8], target: &[u8]) -> Class {
     let mut class = Class::bare(Command::exact(method));
     let path = target.split(|b| *b == b'?').next().unwrap_or_default();
     (class.keys, class.key_bytes, class.key_hash) = (1, path.len() as u32, hash(path));
+    class.path = Shape::of(path);
     class
 }
 

@@ -276,7 +276,7 @@ fn nginx_requests_are_messages() {
     let opts = NginxOpts { port: PORT, workers: 2, ..Default::default() };
     let server = Server::nginx(&live.pair.server, opts).unwrap();
     let load = Workload { pipeline_burst: 3, ..Workload::new(Proto::Http1, address(false, PORT)).rate(5_000.0) };
-    requests_are_messages(&live, &server, "http1", load, "GET");
+    requests_are_messages(&live, &server, "http1", load, "GET /");
 }
 
 /// 500 requests/s: two seconds held 19 messages of the focus, and nothing was said. Without a length it goes on until there

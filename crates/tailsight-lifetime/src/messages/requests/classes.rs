@@ -4,12 +4,12 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use tailsight_protocol::{Command, Protocol, bucket};
+use tailsight_protocol::{Command, Protocol, Shape, bucket};
 
 /// A class of requests. Sizes are the upper ends of power-of-two ranges (`64` is 33 to 64), 0 where there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestClass {
-    /// Its name, e.g. `get k16..32`, `set v1k..2k`, `GET`.
+    /// Its name, e.g. `get k16..32`, `set v1k..2k`, `GET /report`.
     pub name: String,
     /// The command or method.
     pub command: String,
@@ -28,7 +28,7 @@ const OTHER: &str = "other";
 /// Classes of a run; commands come from the wire and could be anything.
 const MOST: usize = 1024;
 
-type Key = (Command, u64, u64, u64);
+type Key = (Command, Shape, u64, u64, u64);
 
 /// The classes of a run.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,7 @@ impl Classes {
         let http = protocol == Protocol::Http1;
         let key_bytes = if http || class.value_bytes > 0 { 0 } else { bucket(u64::from(class.key_bytes)) };
         let keys = if http { 0 } else { bucket(u64::from(class.keys)) };
-        let key = (class.command, keys, key_bytes, bucket(class.value_bytes));
+        let key = (class.command, class.path, keys, key_bytes, bucket(class.value_bytes));
         let full = self.list.len() >= MOST;
         match self.ids.entry(key) {
             Entry::Occupied(known) => *known.get(),
@@ -77,8 +77,11 @@ impl Classes {
     }
 }
 
-fn described((command, keys, key_bytes, value_bytes): Key) -> RequestClass {
+fn described((command, path, keys, key_bytes, value_bytes): Key) -> RequestClass {
     let mut name = command.as_str().to_owned();
+    if !path.as_str().is_empty() {
+        name += &format!(" {}", path.as_str());
+    }
     if keys > 1 {
         name += &format!(" x{}", range(keys));
     }
@@ -111,7 +114,8 @@ mod tests {
     use tailsight_protocol::Class;
 
     fn class(command: &str, keys: u32, key_bytes: u32, value_bytes: u64) -> Class {
-        Class { command: Command::exact(command.as_bytes()), keys, key_bytes, value_bytes, key_hash: 7 }
+        let path = Shape::default();
+        Class { command: Command::exact(command.as_bytes()), keys, key_bytes, value_bytes, path, key_hash: 7 }
     }
 
     #[test]
@@ -126,6 +130,8 @@ mod tests {
         assert_eq!(name(Protocol::Memcached, &class("get", 10, 3, 0)), "get x8..16 k2..4");
         assert_eq!(name(Protocol::Memcached, &class("set", 1, 9, 2048)), "set v1k..2k");
         assert_eq!(name(Protocol::Http1, &class("GET", 1, 100, 0)), "GET");
+        let report = Class { path: Shape::of(b"/v1/report/7"), ..class("GET", 1, 12, 0) };
+        assert_eq!(name(Protocol::Http1, &report), "GET /v1/report/*");
         assert_eq!(name(Protocol::Resp, &class("get", 1, 1, 0)), "get k1");
         assert_eq!(name(Protocol::Resp, &class("ping", 0, 0, 0)), "ping");
         assert_eq!(classes.into_list()[0].name, UNFRAMED);
