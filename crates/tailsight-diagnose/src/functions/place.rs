@@ -1,7 +1,8 @@
 //! Assigns samples to spans on the paths of messages.
 //!
 //! In: the samples of the clock, and a message's path. Out: for each sample in the message's time, the owner's span. A path has no
-//! overlap, so a sample is in one span of a message or in none. While one message is served others may wait behind it on the same
+//! overlap, so a sample is in one span of a message or in none. In the time of others (another program, a hypervisor, the idle core) the
+//! target ran nothing: a sample there was taken at its edge, of what was interrupted, and is in no span. While one message is served others may wait behind it on the same
 //! core: the sample is then in the time of each of them, once.
 
 use tailsight_lifetime::{Context, Frame, LEGS, Leg, Message, Owner, PathPart, PathSpan};
@@ -68,11 +69,18 @@ impl ByTime {
             // Before a gap nothing is known.
             let next_to = |&at: &usize| at == there || path[at].to_ns == path[at + 1].from_ns;
             let before = (0..=there).rev().take_while(next_to).map(|at| &path[at]).find(|span| !of_clock(span));
-            if let Some(of) = before.filter(|span| span.cpu == Some(cpu)) {
+            let runs = |span: &&PathSpan| owners.get(span.owner as usize).is_none_or(target_runs);
+            if let Some(of) = before.filter(|span| span.cpu == Some(cpu)).filter(runs) {
                 each(of, sampled);
             }
         }
     }
+}
+
+/// Whether threads of the target may have run in an owner's time. Where the recording cannot tell who ran they may.
+fn target_runs(owner: &Owner) -> bool {
+    let theirs = matches!(owner.context, Context::Foreign { .. } | Context::Idle | Context::Profiler);
+    !theirs && !owner.frames.iter().any(|frame| matches!(frame, Frame::Stolen))
 }
 
 #[cfg(test)]
@@ -126,6 +134,30 @@ mod tests {
             |span, sampled| found.push((span.from_ns, sampled.stack)),
         );
         assert_eq!(found, []);
+    }
+
+    /// A neighbour's cause named `EVP_DigestFinal_ex`, and stolen time `_PyEval_EvalFrameDefault`: functions that the target was
+    /// interrupted in.
+    #[test]
+    fn what_the_target_was_interrupted_in_is_no_function_of_its_neighbour() {
+        let neighbour = Context::Foreign { comm: "rustc".into(), kernel: false };
+        let owners = [
+            Owner { context: Context::Own, frames: vec![] },
+            Owner { context: neighbour, frames: vec![] },
+            Owner { context: Context::Own, frames: vec![Frame::Stolen] },
+            Owner { context: Context::Idle, frames: vec![] },
+        ];
+        let path =
+            [span(10, 20, Some(1), 0), span(20, 30, Some(1), 1), span(30, 40, Some(1), 2), span(40, 50, Some(1), 3)];
+        let samples = ByTime::new(&[row(19, 1, 0), row(20, 1, 1), row(39, 1, 2), row(41, 1, 3)]);
+        let mut met = vec![];
+        samples.on(
+            (&message(100), Leg::Receive),
+            |_| path.to_vec(),
+            &owners,
+            |span, s| met.push((span.owner, s.stack)),
+        );
+        assert_eq!(met, [(0, 0)]);
     }
 
     proptest! {
