@@ -105,7 +105,8 @@ pub fn diagnose_with(
     diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
     diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
-    diagnosis.notes.extend(functions::too_few(&diagnosis));
+    let sampled = inputs.samples.is_some_and(|samples| !samples.is_empty());
+    diagnosis.notes.extend(sampled.then(|| functions::missing(&diagnosis)).flatten());
     let both = inputs.samples.zip(inputs.against_samples);
     diagnosis.notes.extend(both.and_then(|(own, (other, _))| functions::only_one_sampled(own, other)));
     diagnosis.next = advice::notes::next(&diagnosis, facts);
@@ -441,7 +442,7 @@ impl<'a> Analysis<'a> {
         let (divided, ()) =
             rayon::join(|| roots.map(|roots| search.roots(roots, classification)), || search.fill(causes, &row_of));
         if let Some(divided) = divided {
-            functions::roots::say(causes, &divided);
+            functions::roots::say(causes, &divided, &self.options.runtimes);
         }
     }
 

@@ -12,6 +12,7 @@ pub mod debug_files;
 pub mod error;
 pub mod functions;
 pub mod maps;
+pub mod own;
 pub mod resolve;
 pub mod stacks;
 pub mod unwind;

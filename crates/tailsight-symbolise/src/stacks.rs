@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::functions::go;
 use crate::maps::elf::{Elf, exported, exported_begins};
 use crate::maps::{Mapping, Maps};
+use crate::own;
 use crate::resolve::Resolve;
 use crate::resolve::perf_map::PerfMap;
 use crate::unwind::{Registers, Unwind};
@@ -59,6 +60,9 @@ struct Module {
     path: PathBuf,
     /// Of the kernel's own page: its functions.
     exported: Vec<(std::ops::Range<u64>, String)>,
+    /// Whether it is the program of its process, and of a Go program the main module's path.
+    program: bool,
+    go_module: Option<String>,
 }
 
 #[derive(Default)]
@@ -66,6 +70,8 @@ struct Process {
     maps: Maps,
     unwind: Unwind,
     compiled: Option<PerfMap>,
+    /// The file that it runs.
+    program: String,
     /// A mapping's file by the mapping's start.
     files: FxHashMap<u64, Option<u32>>,
 }
@@ -105,6 +111,10 @@ impl Stacks {
                     process.maps = std::mem::take(&mut process.maps).updated(maps);
                     (process.unwind, process.files) = (Unwind::default(), FxHashMap::default());
                 }
+                if let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) {
+                    let path = program.to_string_lossy();
+                    process.program = path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned();
+                }
                 process.compiled = PerfMap::of(pid).or_else(|| process.compiled.take());
             }
             Ok(_) => {}
@@ -129,9 +139,9 @@ impl Stacks {
         places.extend(raw.kernel.iter().enumerate().map(looked_up));
         if raw.registers.sp != 0 {
             let mut process = self.processes.remove(&pid).unwrap_or_default();
-            let Process { maps, unwind, .. } = &mut process;
+            let Process { maps, unwind, program, .. } = &mut process;
             let mut of = |mapping: &Mapping| {
-                let file = self.file(pid, mapping)?;
+                let file = self.file(pid, program, mapping)?;
                 Some(self.modules[file as usize].elf.clone())
             };
             let addresses = unwind.stack(maps, &raw.registers, raw.bytes, &mut of);
@@ -182,7 +192,7 @@ impl Stacks {
         let file = match process.files.get(&mapping.start) {
             Some(file) => *file,
             None => {
-                let file = self.file(pid, mapping);
+                let file = self.file(pid, &process.program, mapping);
                 process.files.insert(mapping.start, file);
                 file
             }
@@ -193,8 +203,8 @@ impl Stacks {
         }
     }
 
-    /// The module behind a mapping, read once.
-    fn file(&mut self, pid: u32, mapping: &Mapping) -> Option<u32> {
+    /// The module behind a mapping of a process that runs `program`, read once.
+    fn file(&mut self, pid: u32, program: &str, mapping: &Mapping) -> Option<u32> {
         let key = (mapping.inode, mapping.path.clone());
         if let Some(known) = self.module_of.get(&key) {
             return *known;
@@ -202,12 +212,13 @@ impl Stacks {
         let module = match mapping.path.as_str() {
             VDSO => own_page(pid, mapping),
             _ if mapping.is_file() => match module(pid, mapping) {
-                Ok(module) => Some(module),
+                Ok(module) => Some(Module { program: mapping.path == program, ..module }),
                 Err(e) => {
                     self.note(tailsight_units::chain(&e));
                     // Its places are known all the same: named as module and offset.
                     let elf = Arc::new(Elf::default());
-                    Some(Module { name: mapping.name().into(), elf, path: PathBuf::new(), exported: vec![] })
+                    let (program, path) = (mapping.path == program, PathBuf::new());
+                    Some(Module { name: mapping.name().into(), elf, path, exported: vec![], program, go_module: None })
                 }
             },
             _ => return None,
@@ -308,7 +319,8 @@ impl Stacks {
         let found = process.and_then(|p| p.compiled.as_ref()?.find(address));
         // Without a name it is one place: the address means nothing outside of the process.
         let (function, offset) = found.map_or((String::new(), 0), |(name, offset)| (name.to_owned(), offset));
-        FrameRow { function, offset, module: JIT.into(), ..FrameRow::default() }
+        let own = own::is_of_program_file(&function);
+        FrameRow { function, offset, module: JIT.into(), own, ..FrameRow::default() }
     }
 }
 
@@ -330,6 +342,8 @@ impl Module {
             }
             for frame in &mut frames {
                 (frame.module, frame.build_id) = (self.name.clone(), self.elf.build_id.clone());
+                let of_go = |module: &String| own::is_of_go_module(&frame.function, module);
+                frame.own = self.program && self.go_module.as_ref().is_none_or(of_go);
                 // Without a name all places of a function are one.
                 let start = self.elf.function_start(address).filter(|_| frame.function.is_empty());
                 frame.offset = start.unwrap_or(address);
@@ -354,10 +368,11 @@ fn module(pid: u32, mapping: &Mapping) -> Result<Module, Error> {
     let (path, file) = mapping.open(pid)?;
     let damaged = |e| Error::Damaged { path: mapping.path.clone().into(), source: Box::new(e) };
     // A Go program without symbols has the table by which Go itself walks stacks.
-    let own = file.try_clone().map_or_else(|_| vec![], go::functions_of);
+    let functions = file.try_clone().map_or_else(|_| vec![], go::functions_of);
+    let go_module = file.try_clone().ok().and_then(own::go_module_of);
     let elf = Arc::new(Elf::read(file).map_err(damaged)?);
-    let exported = own.into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
-    Ok(Module { name: mapping.name().into(), elf, path, exported })
+    let exported = functions.into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
+    Ok(Module { name: mapping.name().into(), elf, path, exported, program: false, go_module })
 }
 
 /// The page of code that the kernel gives every process: read from the process' memory.
@@ -368,5 +383,5 @@ fn own_page(pid: u32, mapping: &Mapping) -> Option<Module> {
     std::fs::File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut page, mapping.start).ok()?;
     let read = || Some((Arc::new(Elf::parse(&page).ok()?), exported(&page)));
     let (elf, exported) = catch_unwind(AssertUnwindSafe(read)).ok()??;
-    Some(Module { name: VDSO.into(), elf, path: PathBuf::new(), exported })
+    Some(Module { name: VDSO.into(), elf, path: PathBuf::new(), exported, program: false, go_module: None })
 }

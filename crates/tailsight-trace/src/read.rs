@@ -480,6 +480,7 @@ fn frame_rows(batch: &RecordBatch) -> Result<Vec<FrameRow>, String> {
             exported_after: neighbour(1, i),
             kernel: flag(batch, "kernel", i),
             inlined: flag(batch, "inlined", i),
+            own: flag(batch, "own", i),
         })
         .collect())
 }

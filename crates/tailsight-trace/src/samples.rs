@@ -66,6 +66,9 @@ pub struct FrameRow {
     pub kernel: bool,
     /// Whether the compiler put it into its caller.
     pub inlined: bool,
+    /// Whether it is of the program itself and not of a library: of the executable, of Go the main module's packages, of compiled Python and
+    /// JavaScript the program's own files. Never so in older runs.
+    pub own: bool,
 }
 
 /// All samples of a run.

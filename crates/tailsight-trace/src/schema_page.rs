@@ -123,7 +123,8 @@ One row a frame of each stack, innermost first, the stacks in the order of their
 | `source` | utf8 | source file and line, where debug information tells |\n\
 | `exported_before`, `exported_after` | utf8 | of a function without a name: the functions that its file exports before and after it; absent in older runs |\n\
 | `kernel` | bool | the kernel's |\n\
-| `inlined` | bool | the compiler put it into its caller |\n\n\
+| `inlined` | bool | the compiler put it into its caller |\n\
+| `own` | bool | of the program itself, not of a library: of the executable, of Go the main module's packages, of compiled Python and JavaScript the program's own files; absent in older runs |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";
     out
 }

@@ -301,6 +301,7 @@ impl RunWriter {
                 ("exported_after", text(|f| &f.exported_after)),
                 ("kernel", flag(|f| f.kernel)),
                 ("inlined", flag(|f| f.inlined)),
+                ("own", flag(|f| f.own)),
             ],
         )?;
         let of_stack =

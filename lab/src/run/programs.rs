@@ -314,7 +314,7 @@ pub fn functions() -> Vec<Scenario> {
             "CPython: another thread computes for 4 ms every 60 ms with the interpreter's lock",
             Program { mode: "thread", symbol: Some("take_gil"), ..PYTHON },
             &[any("app-processing"), any("runtime"), any("lock-wait")],
-            &["CPython waiting for the interpreter's lock", "compute", "_PyEval_EvalFrameDefault"],
+            &["CPython waiting for the interpreter's lock", "compute", "CPython's interpreter"],
         ),
         logged(
             "function-node-json",

@@ -7,6 +7,7 @@
 
 pub(crate) mod counted;
 pub(crate) mod faults;
+mod naming;
 pub mod place;
 pub(crate) mod roots;
 pub mod runtimes;
@@ -25,10 +26,12 @@ use crate::Options;
 use crate::advice::Advisor;
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
-use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, HotFrame, RuntimePart};
+use crate::model::{Cause, FunctionHow, FunctionPart, HotFrame, RuntimePart};
 use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
+pub(crate) use naming::missing;
+use naming::sentence;
 use place::ByTime;
 use runtimes::Runtimes;
 use sampled::{PathOf, Sampled};
@@ -74,23 +77,6 @@ const MOST_MESSAGES: usize = 6_000;
 const MOST_CAUSES: usize = 12;
 /// Functions of a cause.
 const MOST_FUNCTIONS: usize = 8;
-/// Of a part of the time below a function, what is known there is its name.
-const MOST_OF_IT: f64 = 0.8;
-
-/// That the first cause was sampled, and too seldom for a function.
-pub(crate) fn too_few(diagnosis: &Diagnosis) -> Option<String> {
-    let first = diagnosis.causes.iter().find(|c| c.category.is_named() && c.share > 0.0)?;
-    let [n, _] = first.samples.filter(|[n, _]| *n > 0)?;
-    let samples = if n == 1 { "the only sample".to_owned() } else { format!("the {n} samples") };
-    first.functions.is_empty().then(|| {
-        format!(
-            "no function stands out in {samples} of cause {}; record longer, or at a higher rate (record \
-             --sample \
-             8000)",
-            first.rank
-        )
-    })
-}
 
 /// That one of two compared runs has no samples, so that causes are not divided by functions.
 pub(crate) fn only_one_sampled(own: &Samples, other: &Samples) -> Option<String> {
@@ -254,7 +240,7 @@ impl Search<'_> {
         cause.fix.extend(cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix));
         self.as_runtime(cause);
         if let Some(first) = cause.functions.first() {
-            cause.explanation = sentence(&cause.explanation, "it", first);
+            cause.explanation = sentence(&cause.explanation, "it", first, &self.options.runtimes);
         }
     }
 
@@ -290,7 +276,8 @@ impl Search<'_> {
             if named.runtime.is_none() && (unknown || is_of(&cause.subject, &named.name)) {
                 continue;
             }
-            let unexpected = scale.is_unexpected(tree.node(node).samples.map(|n| n as f64));
+            let samples = tree.node(node).samples.map(|n| n as f64);
+            let unexpected = scale.is_unexpected(samples);
             let part = FunctionPart {
                 share: deviation / cause.deviation_ns as f64,
                 deviation_ns: deviation.round() as i64,
@@ -299,6 +286,8 @@ impl Search<'_> {
                 waits,
                 messages: counted.hits(i),
                 how: if unexpected { FunctionHow::Unexpected } else { FunctionHow::More },
+                // Of sleeps each is known.
+                chance: (unexpected && !waits).then(|| scale.chance_of_none(samples)),
                 ..named
             };
             found.push((part, i));
@@ -345,11 +334,12 @@ impl Search<'_> {
     }
 
     /// Whether a function tells what is done. One by which an interpreter runs any program does not, nor one without a name in such an
-    /// interpreter.
+    /// interpreter, nor one that waits for whatever its caller waits for.
     fn tells(&self, frame: &FrameRow) -> bool {
         let nameless = frame.function.is_empty() && !frame.kernel;
         let in_interpreter = nameless && self.interpreters.contains(&frame.module);
-        !self.options.runtimes.interprets(frame) && !in_interpreter
+        let runtimes = &self.options.runtimes;
+        !runtimes.interprets(frame) && !in_interpreter && !runtimes.only_waits(frame)
     }
 
     fn frame(&self, tree: &Tree, node: usize) -> Option<&FrameRow> {
@@ -363,62 +353,8 @@ impl Search<'_> {
             module: frame.module.clone(),
             source: frame.source.clone(),
             share: tree.node(node).samples[0] as f64 / all as f64,
+            own: self.is_program_s(frame),
         })
-    }
-
-    /// A function as a reader knows it: what a runtime is known to do there, else the program's own function, not the
-    /// library's that it called.
-    fn named(&self, tree: &Tree, node: usize, scale: &Scale) -> FunctionPart {
-        let own = tree.path(node);
-        let below = tree.hottest_below(node, scale);
-        let most = tree.node(node).samples[0] as f64 * MOST_OF_IT;
-        let inside = below.iter().take_while(|&&n| tree.node(n).samples[0] as f64 >= most);
-        let all: Vec<&FrameRow> = own
-            .iter()
-            .copied()
-            .chain(inside.filter_map(|&n| tree.node(n).frame))
-            .filter_map(|f| self.sampled.samples.frames.get(f as usize))
-            .collect();
-        let known = |f: &FrameRow| self.options.runtimes.known(f);
-        let runtime = all.iter().copied().find_map(|f| Some((f, known(f)?)));
-        let path = &all[..own.len().min(all.len())];
-        let last = path.last().copied().cloned().unwrap_or_default();
-        let callers = path.iter().rev().copied();
-        let of_program = |f: &&FrameRow| !f.kernel && !is_library(f) && !f.function.is_empty();
-        let nearest = callers.clone().find(of_program);
-        let program = callers.clone().find(|f| of_program(f) && self.tells(f)).or(nearest);
-        // Without a name a function is named by its place, not by an exported one of the same file that it is below.
-        let placed = last.function.is_empty() && is_file(&last) && nearest.is_none_or(|f| f.module == last.module);
-        let named = match (runtime, program) {
-            (Some((frame, _)), _) => frame.clone(),
-            (None, Some(frame)) if !placed && (is_library(&last) || last.function.is_empty()) => frame.clone(),
-            _ => last.clone(),
-        };
-        let caller = callers.skip_while(|f| **f != named).skip(1).find(|f| !f.function.is_empty() && **f != named);
-        FunctionPart {
-            name: named.name(),
-            inside: (last != named && runtime.is_none()).then(|| last.name()),
-            caller: caller.map(FrameRow::name),
-            between: named
-                .function
-                .is_empty()
-                .then(|| [named.exported_before.clone(), named.exported_after.clone()])
-                .filter(|names| names.iter().all(|name| !name.is_empty())),
-            module: named.module.clone(),
-            build_id: named.build_id.clone(),
-            source: named.source.clone(),
-            kernel: named.kernel,
-            runtime: runtime.map(|(_, r)| RuntimePart {
-                category: "runtime".into(),
-                of: r.of.clone(),
-                does: r.does.clone(),
-                fix: r.fix.clone(),
-                documented: r.documented.clone(),
-                on_its_own_account: r.on_its_own_account,
-            }),
-            path: path.iter().map(|f| f.name()).collect(),
-            ..FunctionPart::default()
-        }
     }
 }
 
@@ -535,28 +471,6 @@ fn spread(mut times: Vec<f64>) -> Option<[i64; 6]> {
     Some([at(5)?, at(25)?, at(50)?, at(75)?, at(95)?, at(100)?])
 }
 
-/// A cause's sentence with what is known of the first function of `of`.
-fn sentence(before: &str, of: &str, first: &FunctionPart) -> String {
-    let share = (first.share * 100.0).round().clamp(0.0, 100.0);
-    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
-    let between = |[before, after]: &[String; 2]| format!(" (without a name, between {before} and {after})");
-    let inside = match (&first.between, &first.inside) {
-        (Some(names), _) => between(names),
-        (None, Some(inside)) => format!(" (in {inside})"),
-        (None, None) => String::new(),
-    };
-    let how = match first.how {
-        _ if first.waits => "where it waited",
-        FunctionHow::Unexpected => "which the reference never ran",
-        FunctionHow::More => "more time than in the reference",
-    };
-    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}: {how}", first.name);
-    if let Some(r) = &first.runtime {
-        out += &format!("; there {} is {}", r.of, r.does);
-    }
-    if before.is_empty() { out } else { format!("{before}; {out}") }
-}
-
 /// The leg of a span, as an index of [`LEGS`].
 fn segment(message: &Message, span: &PathSpan, leg: Leg) -> Option<usize> {
     let holds = |l: Leg| {
@@ -564,20 +478,6 @@ fn segment(message: &Message, span: &PathSpan, leg: Leg) -> Option<usize> {
         (leg == l || leg == Leg::Total) && in_leg
     };
     LEGS.iter().position(|&l| holds(l))
-}
-
-/// Whether a frame's place means something outside of the process.
-fn is_file(frame: &FrameRow) -> bool {
-    !frame.module.is_empty() && !frame.module.starts_with('[')
-}
-
-/// Whether a function is of what programs are built on, so that the caller says more. The standard library of Rust, and templates of that of
-/// C++, are in the program itself.
-fn is_library(frame: &FrameRow) -> bool {
-    const MODULES: [&str; 8] = ["libc.", "libc-", "ld-", "libpthread", "libm.", "libstdc++", "libgcc_s", "[vdso]"];
-    const NAMESPACES: [&str; 3] = ["std::", "core::", "alloc::"];
-    let name = frame.function.trim_start_matches('<');
-    MODULES.iter().any(|prefix| frame.module.starts_with(prefix)) || NAMESPACES.iter().any(|n| name.starts_with(n))
 }
 
 #[cfg(test)]
@@ -647,16 +547,6 @@ mod tests {
         };
         assert!(split(&|f| function_of[f as usize]).contains(&vec![0, 3]));
         assert!(!split(&|f| f).iter().any(|path| path.len() == 2 && path[1] >= 3), "by places nothing of it is named");
-    }
-
-    #[test]
-    fn what_programs_are_built_on_is_told_by_module_and_name() {
-        let is = |function: &str, module: &str| {
-            is_library(&FrameRow { function: function.into(), module: module.into(), ..FrameRow::default() })
-        };
-        assert!(is("clock_nanosleep", "libc.so.6") && is("std::sys::thread::unix::sleep", "server"));
-        assert!(is("<core::slice::Iter<T> as Iterator>::next", "server") && is("std::sort<int*>", "server"));
-        assert!(!is("server::fetch_profile", "server") && !is("stdio_loop", "server"));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 use tailsight_lifetime::{Frame, LEGS, Leg, OwnerId, PathSpan, Role};
 
-use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment, sentence};
+use super::naming::sentence;
+use super::runtimes::Runtimes;
+use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment};
 use crate::advice::sentences::held;
 use crate::cause::{Category, Subject};
 use crate::model::{Cause, Root};
@@ -16,7 +18,7 @@ use crate::rows::classification::Classification;
 type Wanted = (u32, usize, usize, usize);
 
 /// Says the roots of the causes that are queues.
-pub(crate) fn say(causes: &mut [Cause], roots: &[Root]) {
+pub(crate) fn say(causes: &mut [Cause], roots: &[Root], runtimes: &Runtimes) {
     let first: Option<&FunctionPart> = roots.first().and_then(|root| root.functions.first());
     for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
         // Its functions may have made it the runtime's.
@@ -25,7 +27,7 @@ pub(crate) fn say(causes: &mut [Cause], roots: &[Root]) {
         if let Some(first) = first {
             // What the thread did for the messages ahead is mostly what held those.
             if cause.functions.first().is_none_or(|of_cause| of_cause.name != first.name) {
-                cause.explanation = sentence(&cause.explanation, "what held those", first);
+                cause.explanation = sentence(&cause.explanation, "what held those", first, runtimes);
             }
             let documented = first.runtime.as_ref().map(super::documented_fix);
             if let Some(fix) = documented.filter(|fix| !cause.fix.contains(fix)) {

@@ -19,6 +19,17 @@ pub struct Runtimes {
     /// Functions by which interpreters run any program.
     #[serde(default)]
     interpreter: Vec<Interpreter>,
+    /// Functions in which programs wait, whatever for.
+    #[serde(default)]
+    waiter: Vec<Waiter>,
+}
+
+/// The functions by which a program waits for whatever its functions wait for: they do not tell for what.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Waiter {
+    functions: Vec<String>,
+    modules: Vec<String>,
 }
 
 /// The functions by which an interpreter runs whatever program: they do not tell what that does.
@@ -31,6 +42,9 @@ pub struct Interpreter {
     functions: Vec<String>,
     /// Only in programs and libraries of these names, with wildcards.
     modules: Vec<String>,
+    /// How it is made to tell the names of the functions that it runs, where it can be.
+    #[serde(default)]
+    pub tells_when: Option<String>,
 }
 
 /// What some functions of one runtime do.
@@ -78,6 +92,7 @@ impl Runtimes {
     pub fn before(mut self, others: Runtimes) -> Runtimes {
         self.runtime.extend(others.runtime);
         self.interpreter.extend(others.interpreter);
+        self.waiter.extend(others.waiter);
         self
     }
 
@@ -90,6 +105,23 @@ impl Runtimes {
     pub fn interprets(&self, frame: &FrameRow) -> bool {
         let runs = |i: &Interpreter| glob::any(&i.modules, &frame.module) && glob::any(&i.functions, &frame.function);
         !frame.kernel && !frame.function.is_empty() && self.interpreter.iter().any(runs)
+    }
+
+    /// The interpreter that a program or library is, where its name says so: what runs there is another program.
+    pub fn interpreter_in(&self, module: &str) -> Option<&Interpreter> {
+        let is = |i: &&Interpreter| !i.modules.iter().any(|m| m == "*") && glob::any(&i.modules, module);
+        self.interpreter.iter().find(is)
+    }
+
+    /// The interpreter of this name.
+    pub fn interpreter(&self, of: &str) -> Option<&Interpreter> {
+        self.interpreter.iter().find(|i| i.of == of)
+    }
+
+    /// Whether a function only waits for what its caller waits for.
+    pub fn only_waits(&self, frame: &FrameRow) -> bool {
+        let waits = |w: &Waiter| glob::any(&w.modules, &frame.module) && glob::any(&w.functions, &frame.function);
+        !frame.kernel && !frame.function.is_empty() && self.waiter.iter().any(waits)
     }
 
     /// What is done in a sampled function. One without a name does what the exported functions on both sides of it do, if that is the
@@ -155,6 +187,19 @@ mod tests {
         assert_eq!(does(&FrameRow { module: "other.so".into(), ..frame("rb_gc", "rb_gc_start") }), None);
         let named = FrameRow { function: "rb_vm_exec".into(), ..frame("", "") };
         assert!(runtimes.interprets(&named) && !runtimes.interprets(&frame("rb_vm_exec", "rb_vm_exec")));
+    }
+
+    #[test]
+    fn what_only_waits_does_not_tell_for_what() {
+        let runtimes = Runtimes::default();
+        let frame =
+            |function: &str| FrameRow { function: function.into(), module: "postgres".into(), ..FrameRow::default() };
+        assert!(runtimes.only_waits(&frame("WaitEventSetWait")) && runtimes.only_waits(&frame("WaitLatch")));
+        assert!(!runtimes.only_waits(&frame("pg_sleep")) && !runtimes.only_waits(&frame("ProcSleep")));
+        let other = FrameRow { module: "other".into(), ..frame("WaitLatch") };
+        assert!(!runtimes.only_waits(&other));
+        assert_eq!(runtimes.interpreter_in("python3.11").map(|i| i.of.as_str()), Some("CPython"));
+        assert!(runtimes.interpreter_in("redis-server").is_none(), "Lua is in it");
     }
 
     #[test]

@@ -60,6 +60,14 @@ impl Scale {
     }
 }
 
+impl Scale {
+    /// How likely so few samples of the reference are in a function of which the focus has this part, if the reference had as much of it:
+    /// none of n samples has (1 - part)^n.
+    pub fn chance_of_none(&self, samples: [f64; 2]) -> f64 {
+        (1.0 - (samples[0] / self.samples[0]).clamp(0.0, 1.0)).powf(self.of_reference)
+    }
+}
+
 impl Default for Tree {
     fn default() -> Tree {
         Tree { nodes: vec![Node::default()] }
@@ -270,6 +278,15 @@ mod tests {
         let scale = Scale { mean_ns: [1000.0, 100.0], samples: [10.0, 8.0], of_reference: 2.0 };
         assert!(!scale.is_unexpected([10.0, 0.0]));
         assert!(Scale { of_reference: 8.0, ..scale }.is_unexpected([10.0, 0.0]));
+    }
+
+    /// Of 20 samples with a fair coin each none is heads in one of 2^20 cases.
+    #[test]
+    fn that_no_sample_met_a_function_has_its_chance() {
+        let scale = Scale { mean_ns: [1000.0, 100.0], samples: [10.0, 20.0], of_reference: 20.0 };
+        assert!((scale.chance_of_none([5.0, 0.0]) * f64::from(1 << 20) - 1.0).abs() < 1e-9);
+        assert_eq!(scale.chance_of_none([10.0, 0.0]), 0.0);
+        assert_eq!(Scale { of_reference: 0.0, ..scale }.chance_of_none([5.0, 0.0]), 1.0);
     }
 
     #[test]

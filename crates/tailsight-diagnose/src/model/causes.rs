@@ -95,7 +95,7 @@ pub struct Cause {
 /// A function's part of a cause.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionPart {
-    /// The function: the program's own where it called a library's.
+    /// The function: the innermost one of the program itself, where it called a library's.
     pub name: String,
     /// The library's function that the time was in, when `name` is its caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,6 +134,13 @@ pub struct FunctionPart {
     pub spread_ns: Option<[i64; 6]>,
     /// What is known of it against the reference.
     pub how: FunctionHow,
+    /// Where the reference has no sample of it: how likely that is by chance, if it had as much of it as the focus. Absent in diagnoses of
+    /// older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chance: Option<f64>,
+    /// The interpreter that ran some function of the program there, which was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<String>,
     /// What a runtime does there, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimePart>,
@@ -148,7 +155,7 @@ pub enum FunctionHow {
     /// More time in it than the reference.
     #[default]
     More,
-    /// The reference never ran it, with samples enough to have met it (95 %).
+    /// No sample of the reference was in it, with samples enough to have met it (95 %).
     Unexpected,
 }
 
@@ -181,6 +188,9 @@ pub struct HotFrame {
     pub source: String,
     /// Part of the cause's samples in the focus that were in it or in what it called.
     pub share: f64,
+    /// Whether it is of the program itself and not of a library.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
 }
 
 /// A process, or several of one name, with the threads that focus messages met.

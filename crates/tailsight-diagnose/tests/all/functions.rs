@@ -186,3 +186,43 @@ fn functions_of_two_runs_are_compared() {
         d.notes
     );
 }
+
+/// A function of a library was named in place of the program's that called it, and an exported function in place of the one without a name
+/// that it called.
+#[test]
+fn the_innermost_function_of_the_program_is_named() {
+    let parts = (0..5_000u64)
+        .map(|i| [vec![a(0, 1_000)], vec![a(0, if i % 100 == 0 { 2_000_000 } else { 10_000 })], vec![a(0, 1_000)]]);
+    let slow = lifetimes(vec![owner(Context::Own, &[])], parts.collect());
+    let own = |function: &str, offset| FrameRow { own: true, offset, ..frame(function, "shop", "1") };
+    let other = |function: &str, module: &str| frame(function, module, "2");
+    let named = |frames: Vec<FrameRow>| {
+        let sorts = slow.messages.iter().filter(|m| m.send_ns - m.recv_ns > 1_000_000);
+        let rows = sorts.flat_map(|m| (1..=10).map(|n| sample(m.recv_ns + n * 100_000, 0))).collect();
+        let samples = Samples { rows, stacks: vec![(0..frames.len() as u32).collect()], frames };
+        let cause = diagnosed(&slow, &samples, &Options { leg: Leg::Total, ..options() }).causes.swap_remove(0);
+        let own: Vec<String> = cause.hot_path.iter().filter(|f| f.own).map(|f| f.name.clone()).collect();
+        let first = cause.functions.into_iter().next().expect("a function");
+        (first.name, first.inside.unwrap_or_default(), first.caller.unwrap_or_default(), own.join(" "))
+    };
+    let text =
+        |name: &str, inside: &str, caller: &str, own: &str| (name.into(), inside.into(), caller.into(), own.into());
+    let library = || vec![other("sha_block", "libcrypto.so.3"), other("EVP_DigestFinal_ex", "libcrypto.so.3")];
+    assert_eq!(
+        named([library(), vec![own("report", 1), own("main", 2), other("start", "libc.so.6")]].concat()),
+        text("report", "EVP_DigestFinal_ex", "main", "main report")
+    );
+    // What `std` does in the program is not what was written.
+    assert_eq!(named(vec![own("core::slice::sort", 1), own("shop::rank", 2)]).0, "shop::rank");
+    // A stripped program: `exported` only called what has no name.
+    let stripped = named([library(), vec![own("", 7), own("exported", 1)]].concat());
+    assert_eq!((stripped.0.as_str(), stripped.2.as_str()), ("shop+0x7", "exported"));
+    // And where that did nothing but call one that has a name, it is that.
+    assert_eq!(named(vec![own("wait_for_row", 9), own("", 7), own("exported", 1)]).0, "wait_for_row");
+    // What runs Python's functions does not tell which, and the program's own is not among them.
+    let python = |function: &str| FrameRow { own: true, ..frame(function, "python3.11", "3") };
+    let run = named(vec![python("_PyEval_EvalFrameDefault"), python("_PyEval_Vector"), python("main")]);
+    assert_eq!((run.0.as_str(), run.3.as_str()), ("CPython's interpreter", ""));
+    let compiled = FrameRow { own: true, ..frame("py::report:/srv/app.py", "[jit]", "") };
+    assert_eq!(named(vec![python("_PyEval_EvalFrameDefault"), compiled, python("main")]).0, "py::report:/srv/app.py");
+}

@@ -10,7 +10,7 @@ use super::causes::split;
 use super::text::{clean, cut, paint};
 use super::{Style, units};
 
-/// Lines of the path: the innermost calls, with the outermost one before them.
+/// Lines of the path: the program's own functions and the innermost calls, with the outermost one before them.
 const LINES: usize = 5;
 /// Functions beside the first.
 const MORE: usize = 3;
@@ -26,10 +26,11 @@ pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
         false => format!("{} of its time", units::counted(samples, "sample")),
     };
     let mut out = vec![paint(style, "1", &format!("Hot path of {of} ({from}):"))];
-    let (before, shown) = last(path);
-    for (depth, frame) in shown.iter().enumerate() {
-        let skipped = if depth == 1 && before > 0 { format!("… {before} more ▸ ") } else { String::new() };
-        out.push(line(frame, depth, &skipped, style));
+    let mut next = 0;
+    for (depth, at) in shown(path).into_iter().enumerate() {
+        let skipped = if at > next { format!("… {} more ▸ ", at - next) } else { String::new() };
+        next = at + 1;
+        out.push(line(&path[at], depth, &skipped, style));
     }
     let most = functions.len().min(MORE + 1);
     for function in functions.get(1..most).unwrap_or_default() {
@@ -69,11 +70,20 @@ impl HotPath<'_> {
     }
 }
 
-/// The outermost frame and the innermost ones; how many between them are left out.
-fn last(path: &[HotFrame]) -> (usize, Vec<&HotFrame>) {
-    let before = path.len().saturating_sub(LINES);
-    let shown = path.iter().enumerate().filter(|&(i, _)| i == 0 || i > before).map(|(_, frame)| frame);
-    (before, shown.take(LINES).collect())
+/// The frames that are shown, by their places: the innermost one, those of the program itself from the innermost on, then the outermost one
+/// and the next to the innermost, up to so many lines.
+fn shown(path: &[HotFrame]) -> Vec<usize> {
+    let last = path.len().checked_sub(1);
+    let own = (0..path.len()).rev().filter(|&at| path[at].own);
+    let usual = (0..path.len()).take(1).chain((0..path.len()).rev());
+    let mut out: Vec<usize> = vec![];
+    for at in last.into_iter().chain(own).chain(usual) {
+        if out.len() < LINES && !out.contains(&at) {
+            out.push(at);
+        }
+    }
+    out.sort_unstable();
+    out
 }
 
 fn line(frame: &HotFrame, depth: usize, skipped: &str, style: &Style) -> String {
@@ -91,7 +101,7 @@ fn beside(function: &FunctionPart) -> String {
     let how = match function.how {
         _ if function.waits => "waits there",
         FunctionHow::More => "more time",
-        FunctionHow::Unexpected => "only in the focus",
+        FunctionHow::Unexpected => "in no sample of the reference",
     };
     let does =
         function.runtime.as_ref().map_or(String::new(), |r| format!(" ({} is {})", clean(&r.of), clean(&r.does)));
@@ -109,14 +119,21 @@ mod tests {
 
     #[test]
     fn a_long_path_keeps_its_outermost_and_its_innermost_calls() {
-        let names = |n| {
-            let path = path(n);
-            let (before, shown) = last(&path);
-            (before, shown.iter().map(|f| f.name.clone()).collect::<Vec<_>>().join(" "))
-        };
-        assert_eq!(names(2), (0, "f0 f1".into()));
-        assert_eq!(names(5), (0, "f0 f1 f2 f3 f4".into()));
-        assert_eq!(names(9), (4, "f0 f5 f6 f7 f8".into()));
+        assert_eq!(shown(&path(0)), [0; 0]);
+        assert_eq!(shown(&path(2)), [0, 1]);
+        assert_eq!(shown(&path(5)), [0, 1, 2, 3, 4]);
+        assert_eq!(shown(&path(9)), [0, 5, 6, 7, 8]);
+    }
+
+    /// A handler of the program was in "… 34 more" between what started the thread and the library that it called.
+    #[test]
+    fn the_program_s_own_functions_are_not_hidden() {
+        let mut path = path(40);
+        path[3].own = true;
+        path[7].own = true;
+        assert_eq!(shown(&path), [0, 3, 7, 38, 39]);
+        path.iter_mut().for_each(|frame| frame.own = true);
+        assert_eq!(shown(&path), [35, 36, 37, 38, 39]);
     }
 
     #[test]

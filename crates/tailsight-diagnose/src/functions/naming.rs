@@ -1,0 +1,264 @@
+//! How functions are called: by the innermost one of the program itself, with the library's function beside it.
+//!
+//! In: a part of a cause's call tree. Out: [`FunctionPart`] with its names, a cause's sentence, and why there is no name.
+
+use tailsight_trace::samples::FrameRow;
+
+use super::Search;
+use super::runtimes::Runtimes;
+use super::tree::{Scale, Tree};
+use crate::cause::{Category, Subject};
+use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, RuntimePart};
+
+/// Of a part of the time below a function, what is known there is its name.
+const MOST_OF_IT: f64 = 0.8;
+/// Of a function, the part of its time that makes what it calls the same.
+const ALL_OF_IT: f64 = 0.99;
+
+/// Why the first cause has no function and no place in the program, in a run with samples.
+pub(crate) fn missing(diagnosis: &Diagnosis) -> Option<String> {
+    let first = diagnosis.causes.iter().find(|c| c.category.is_named() && c.share > 0.0)?;
+    let told = !first.functions.is_empty() || first.root.iter().any(|root| !root.functions.is_empty());
+    if told || !is_in_target(first) {
+        return None;
+    }
+    let rank = first.rank;
+    let Some([n, _]) = first.samples else {
+        return Some(format!("no place in the program stands out in cause {rank}: its threads slept at many places"));
+    };
+    Some(match n {
+        0 if is_sleep(first) => format!(
+            "no place in the program for cause {rank}: where its threads slept was not recorded. It is for a sleep with a request in \
+             hand and for one that is no wait for work, where the stack can be read and the code of the process is known"
+        ),
+        0 => format!(
+            "no function for cause {rank}: the clock met none of its time; record longer, or at a higher rate (record --sample 8000)"
+        ),
+        _ => {
+            let samples = if n == 1 { "the only sample".to_owned() } else { format!("the {n} samples") };
+            format!(
+                "no function stands out in {samples} of cause {rank}; record longer, or at a higher rate (record --sample 8000)"
+            )
+        }
+    })
+}
+
+/// Whether a cause is time in which the target's threads ran or slept in the program: of others, and of time after the program had given
+/// its reply away, no function of it is the cause.
+fn is_in_target(cause: &Cause) -> bool {
+    use Category as C;
+    matches!(
+        cause.category,
+        C::AppProcessing | C::HolBlocking | C::Runtime | C::LockWait | C::BackendWait | C::DiskWait | C::Paging
+    )
+}
+
+fn is_sleep(cause: &Cause) -> bool {
+    let waits = matches!(cause.category, Category::LockWait | Category::BackendWait | Category::DiskWait);
+    waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::WaitFor { .. }))
+}
+
+impl Search<'_> {
+    /// A function as a reader knows it: what a runtime is known to do there, else the innermost function of the program itself, not the
+    /// library's that it called.
+    pub(super) fn named(&self, tree: &Tree, node: usize, scale: &Scale) -> FunctionPart {
+        let own = tree.path(node);
+        let below = tree.hottest_below(node, scale);
+        let samples = tree.node(node).samples[0] as f64;
+        let holds = |part: f64| below.iter().take_while(|&&n| tree.node(n).samples[0] as f64 >= samples * part).count();
+        let frames = |numbers: &[u32]| -> Vec<&FrameRow> {
+            numbers.iter().filter_map(|&f| self.sampled.samples.frames.get(f as usize)).collect()
+        };
+        let inner: Vec<u32> = below.iter().filter_map(|&n| tree.node(n).frame).collect();
+        let path = frames(&own);
+        let known = |f: &FrameRow| self.options.runtimes.known(f);
+        let inside = frames(&inner[..holds(MOST_OF_IT).min(inner.len())]);
+        let runtime = path.iter().chain(&inside).copied().find_map(|f| Some((f, known(f)?)));
+        // Where what it called has all of its time, that is it as well.
+        let all_in = frames(&inner[..holds(ALL_OF_IT).min(inner.len())]);
+        let whole: Vec<&FrameRow> = path.iter().chain(&all_in).copied().collect();
+        let last = path.last().copied().cloned().unwrap_or_default();
+        let (named, inside) = match runtime {
+            Some((frame, _)) => (frame.clone(), None),
+            None => self.named_of_program(&path, &whole, &last),
+        };
+        let callers = whole.iter().rev().skip_while(|f| ***f != named).skip(1);
+        let caller = callers.copied().find(|f| !f.function.is_empty() && **f != named);
+        let interpreter = self.interpreter_of(&named, &whole).filter(|_| runtime.is_none());
+        FunctionPart {
+            name: interpreter.map_or_else(|| named.name(), |of| format!("{of}'s interpreter")),
+            inside: if interpreter.is_some() { Some(last.name()) } else { inside },
+            caller: caller.filter(|_| interpreter.is_none()).map(FrameRow::name),
+            between: named
+                .function
+                .is_empty()
+                .then(|| [named.exported_before.clone(), named.exported_after.clone()])
+                .filter(|names| interpreter.is_none() && names.iter().all(|name| !name.is_empty())),
+            interpreter: interpreter.map(str::to_owned),
+            module: named.module.clone(),
+            build_id: named.build_id.clone(),
+            source: named.source.clone(),
+            kernel: named.kernel,
+            runtime: runtime.map(|(_, r)| RuntimePart {
+                category: "runtime".into(),
+                of: r.of.clone(),
+                does: r.does.clone(),
+                fix: r.fix.clone(),
+                documented: r.documented.clone(),
+                on_its_own_account: r.on_its_own_account,
+            }),
+            path: path.iter().map(|f| f.name()).collect(),
+            ..FunctionPart::default()
+        }
+    }
+
+    /// The function that a part is named by, and the library's that its time was in where that is another. `whole`: its path, and on as far as
+    /// all of its time went one way.
+    fn named_of_program(&self, path: &[&FrameRow], whole: &[&FrameRow], last: &FrameRow) -> (FrameRow, Option<String>) {
+        let inside = |named: &FrameRow, last: &FrameRow| (*last != *named).then(|| last.name());
+        let program = |f: &&&FrameRow| self.is_in_program(f) && self.tells(f);
+        let above = path.iter().rev().find(program);
+        let below = || whole[path.len()..].iter().rev().find(program);
+        // One without a name, as in a stripped program, is named by its place, if it did more than call one that has a name. An exported
+        // function that it is below may be any other.
+        let nameless = |f: &&&FrameRow| f.function.is_empty() && **f == last;
+        let own = above.filter(|f| !nameless(f)).or_else(below).or(above);
+        if let Some(own) = own {
+            let called = whole.iter().rev().take_while(|f| *f != own).last();
+            let called = called.filter(|f| !self.options.runtimes.only_waits(f)).or(whole.last());
+            let of_library = called.filter(|f| !self.is_in_program(f));
+            return ((*own).clone(), of_library.and_then(|called| inside(own, called)));
+        }
+        let callers = path.iter().rev().copied();
+        let of_program = |f: &&FrameRow| !f.kernel && !is_library(f) && !f.function.is_empty();
+        let nearest = callers.clone().find(of_program);
+        let program = callers.clone().find(|f| of_program(f) && self.tells(f)).or(nearest);
+        // Without a name a function is named by its place, not by an exported one of the same file that it is below.
+        let placed = last.function.is_empty() && is_file(last) && nearest.is_none_or(|f| f.module == last.module);
+        let named = match program {
+            Some(frame) if !placed && (is_library(last) || last.function.is_empty()) => frame,
+            _ => last,
+        };
+        (named.clone(), inside(named, last))
+    }
+
+    /// Whether a function with a name is of the program itself: not of a library, nor of the interpreter that runs it.
+    pub(super) fn is_program_s(&self, frame: &FrameRow) -> bool {
+        self.is_in_program(frame) && !frame.function.is_empty()
+    }
+
+    fn is_in_program(&self, frame: &FrameRow) -> bool {
+        frame.own && !is_library(frame) && self.options.runtimes.interpreter_in(&frame.module).is_none()
+    }
+
+    /// The interpreter that ran a function of the program which was not recorded, if `named` is a function by which it runs any program, or
+    /// one without a name in it.
+    fn interpreter_of(&self, named: &FrameRow, whole: &[&FrameRow]) -> Option<&str> {
+        if self.tells(named) || whole.iter().any(|f| self.is_program_s(f)) {
+            return None;
+        }
+        let is = self.options.runtimes.interpreter_in(&named.module)?;
+        is.tells_when.as_ref().map(|_| is.of.as_str())
+    }
+}
+
+/// A cause's sentence with what is known of the first function of `of`.
+pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &Runtimes) -> String {
+    let share = (first.share * 100.0).round().clamp(0.0, 100.0);
+    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
+    let between = |[before, after]: &[String; 2]| format!(" (without a name, between {before} and {after})");
+    let inside = match (&first.between, &first.inside) {
+        (Some(names), _) => between(names),
+        (None, Some(inside)) => format!(" (in {inside})"),
+        (None, None) => String::new(),
+    };
+    let how = match (first.how, first.chance) {
+        _ if first.waits => "where it waited".to_owned(),
+        (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
+        (FunctionHow::More, _) => "more time than in the reference".to_owned(),
+    };
+    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}: {how}", first.name);
+    if let Some(of) = &first.interpreter {
+        let tells = runtimes.interpreter(of).and_then(|i| i.tells_when.as_ref());
+        let how = tells.map_or_else(String::new, |how| format!("; {how}"));
+        out += &format!("; which function of the program it ran is not recorded{how}");
+    }
+    if let Some(r) = &first.runtime {
+        out += &format!("; there {} is {}", r.of, r.does);
+    }
+    if before.is_empty() { out } else { format!("{before}; {out}") }
+}
+
+/// How likely it is that no sample met a function, in words.
+fn by_chance(chance: Option<f64>) -> String {
+    match chance {
+        None => String::new(),
+        Some(p) if p < 0.001 => ", which chance alone does in less than 0.1 % of runs".to_owned(),
+        Some(p) => format!(", which chance alone does in {:.1} % of runs", p * 100.0),
+    }
+}
+
+/// Whether a frame's place means something outside of the process.
+fn is_file(frame: &FrameRow) -> bool {
+    !frame.module.is_empty() && !frame.module.starts_with('[')
+}
+
+/// Whether a function is of what programs are built on, so that the caller says more. The standard library of Rust, and templates of that of
+/// C++, are in the program itself.
+fn is_library(frame: &FrameRow) -> bool {
+    const MODULES: [&str; 8] = ["libc.", "libc-", "ld-", "libpthread", "libm.", "libstdc++", "libgcc_s", "[vdso]"];
+    const NAMESPACES: [&str; 3] = ["std::", "core::", "alloc::"];
+    let name = frame.function.trim_start_matches('<');
+    MODULES.iter().any(|prefix| frame.module.starts_with(prefix)) || NAMESPACES.iter().any(|n| name.starts_with(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_are_built_on_is_told_by_module_and_name() {
+        let is = |function: &str, module: &str| {
+            is_library(&FrameRow { function: function.into(), module: module.into(), ..FrameRow::default() })
+        };
+        assert!(is("clock_nanosleep", "libc.so.6") && is("std::sys::thread::unix::sleep", "server"));
+        assert!(is("<core::slice::Iter<T> as Iterator>::next", "server") && is("std::sort<int*>", "server"));
+        assert!(!is("server::fetch_profile", "server") && !is("stdio_loop", "server"));
+    }
+
+    /// "which the reference never ran" was said of a function that every request runs, and no sample had met.
+    #[test]
+    fn what_no_sample_met_is_not_said_never_to_run() {
+        let part = FunctionPart {
+            name: "render".into(),
+            share: 0.5,
+            how: FunctionHow::Unexpected,
+            chance: Some(0.042),
+            ..FunctionPart::default()
+        };
+        let says = |part: &FunctionPart| sentence("", "it", part, &Runtimes::default());
+        assert_eq!(
+            says(&part),
+            "50 % of it in render: in no sample of the reference, which chance alone does in 4.2 % of runs"
+        );
+        assert!(says(&FunctionPart { chance: Some(1e-9), ..part.clone() }).ends_with("in less than 0.1 % of runs"));
+        let waits = FunctionPart { waits: true, chance: None, ..part };
+        assert!(says(&waits).ends_with("render: where it waited"), "{}", says(&waits));
+    }
+
+    #[test]
+    fn a_function_that_an_interpreter_ran_is_said_to_be_unknown() {
+        let part = FunctionPart {
+            name: "CPython's interpreter".into(),
+            inside: Some("_PyEval_EvalFrameDefault".into()),
+            interpreter: Some("CPython".into()),
+            share: 1.0,
+            ..FunctionPart::default()
+        };
+        assert_eq!(
+            sentence("", "it", &part, &Runtimes::default()),
+            "100 % of it in CPython's interpreter (in _PyEval_EvalFrameDefault): more time than in the reference; which function of the \
+             program it ran is not recorded; CPython 3.12 or newer tells it when it is started with -X perf"
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! Which functions are the program's own, and not a library's: those that a reader of the program has written.
+//!
+//! In: the program that a process runs, the main module of a Go program, the name of a function that a runtime compiled. Out: yes or no. Of C,
+//! C++ and Rust the executable is the program; what is linked into it counts to it.
+
+use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use object::read::ReadCache;
+use object::{Object, ObjectSection};
+
+/// Whether a Go function is of the main module: of package `main`, or of a package below the module's path. `module` is empty where the
+/// program was built without a module.
+pub fn is_of_go_module(function: &str, module: &str) -> bool {
+    let below = function.strip_prefix(module).is_some_and(|rest| rest.starts_with(['/', '.']));
+    function.starts_with("main.") || (!module.is_empty() && below)
+}
+
+/// Whether a function that a runtime compiled (a line of its perf map) is in a file of the program: of CPython (`py::NAME:FILE`) and Node
+/// (`JS:NAME FILE:LINE:COLUMN`). Others do not say their file.
+pub fn is_of_program_file(function: &str) -> bool {
+    const PYTHON: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python", "<frozen "];
+    if let Some(rest) = function.strip_prefix("py::") {
+        return rest.split_once(':').is_some_and(|(_, file)| !PYTHON.iter().any(|library| file.contains(library)));
+    }
+    let script = ["JS:", "LazyCompile:", "Function:"].iter().find_map(|kind| function.strip_prefix(kind));
+    let Some((_, file)) = script.and_then(|rest| rest.rsplit_once(' ')) else { return false };
+    file.contains('/') && !file.contains("/node_modules/") && !file.starts_with("node:")
+}
+
+/// The path of the main module of a Go program; empty where it was built without one. None of other programs.
+pub fn go_module_of(file: File) -> Option<String> {
+    let read = || {
+        let cache = ReadCache::new(file);
+        let file = object::File::parse(&cache).ok()?;
+        Some(go_module(file.section_by_name(".go.buildinfo")?.data().ok()?))
+    };
+    catch_unwind(AssertUnwindSafe(read)).ok().flatten()
+}
+
+/// In what `go version -m` reads: lines with tabs between their words, `mod` and the main module's path in one of them.
+fn go_module(info: &[u8]) -> String {
+    const LINE: &[u8] = b"\nmod\t";
+    let at = info.windows(LINE.len()).position(|bytes| bytes == LINE);
+    let path = at.and_then(|at| info[at + LINE.len()..].split(|byte| b"\t\n".contains(byte)).next());
+    path.map(|path| String::from_utf8_lossy(path).into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_go_function_of_the_main_module_is_the_program_s() {
+        let own = |function| is_of_go_module(function, "github.com/acme/shop");
+        assert!(own("main.handler") && own("main.(*server).report") && own("github.com/acme/shop/db.(*Pool).Get"));
+        assert!(own("github.com/acme/shop.Main"));
+        assert!(!own("github.com/acme/shopping.Cart") && !own("net/http.(*conn).serve") && !own("runtime.main"));
+        assert!(is_of_go_module("main.main", "") && !is_of_go_module("/x", "") && !is_of_go_module(".x", ""));
+    }
+
+    #[test]
+    fn the_main_module_is_read_as_go_version_m_shows_it() {
+        let info = b"\xff Go buildinf:\x08\x02..go1.22path\tgithub.com/acme/shop/cmd\nmod\tgithub.com/acme/shop\t(devel)\t\ndep\tx/y\tv1\n";
+        assert_eq!(go_module(info), "github.com/acme/shop");
+        assert_eq!(go_module(b"path\tcommand-line-arguments\n"), "");
+        assert_eq!(go_module(b"\nmod\t"), "");
+    }
+
+    #[test]
+    fn compiled_functions_of_libraries_are_not_the_program_s() {
+        let own = is_of_program_file;
+        assert!(own("py::report:/srv/shop/app.py") && own("JS:report /srv/app.js:10:3"));
+        assert!(own("JS:report file:///srv/app.mjs:10:3"));
+        assert!(!own("py::loads:/usr/lib/python3.12/json/__init__.py") && !own("py::_run:<frozen runpy>"));
+        assert!(!own("py::get:/srv/venv/lib/python3.12/site-packages/x.py"));
+        assert!(!own("JS:emit node:events:466:44") && !own("JS:f /srv/node_modules/x/i.js:1:1"));
+        assert!(!own("Builtin:ArrayTimSort") && !own("int com.acme.Shop.report()"));
+    }
+}
