@@ -17,6 +17,7 @@ mod lost_nothing;
 mod neighbours_live;
 mod nic_live;
 mod outputs;
+mod places_live;
 mod privileges_live;
 mod recorder_live;
 mod reference;
