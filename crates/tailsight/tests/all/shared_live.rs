@@ -102,22 +102,32 @@ fn work_for_other_requests_during_an_await_is_not_the_handlers_own() {
     listens(&live);
     let (pid, out) = (server.0.id().to_string(), live.path("run"));
     let load = Workload::new(Proto::Http1, address(false, PORT)).rate(110.0).connections(16);
-    let (output, _) = live.under_load(&[load], || run(&["record", "-p", &pid, "-d", "5s", "--sample", "off", "-o", &out]));
+    let (output, _) =
+        live.under_load(&[load], || run(&["record", "-p", &pid, "-d", "5s", "--sample", "off", "-o", &out]));
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let d = json(&run(&["diagnose", &out, "--json"]));
     let slower_ns = d["focus"]["mean_ns"].as_i64().unwrap() - d["reference"]["mean_ns"].as_i64().unwrap();
     // Whatever else runs on the machine: what a message is said to have worked is not more than what its handler computes, with the calls
     // of the interpreter and of the kernel around it, and a turn in which another handler went on before its reply.
-    let own = |row: &serde_json::Value| row["category"] == "app-processing" && row["name"].as_str().unwrap().starts_with("user");
+    let own = |row: &serde_json::Value| {
+        row["category"] == "app-processing" && row["name"].as_str().unwrap().starts_with("user")
+    };
     let rows = d["causes"].as_array().unwrap().iter().chain(d["not_significant"].as_array().unwrap());
     let own_ns: i64 = rows.filter(|row| own(row)).map(|row| row["deviation_ns"].as_i64().unwrap()).sum();
     let typical = d["typical"]["rows"].as_array().unwrap().iter().filter(|row| own(row));
     let typical_ns: i64 = typical.map(|row| row["mean_ns"].as_i64().unwrap()).sum();
     println!("own work: {own_ns} ns of {slower_ns} more than the median messages' {typical_ns}");
     assert!(typical_ns <= 2 * COMPUTES_NS, "{typical_ns} ns of own work in a median message");
-    assert!(typical_ns + own_ns <= 3 * COMPUTES_NS, "{typical_ns} and {own_ns} ns of own work in a slow message: {}", shown(&output));
+    assert!(
+        typical_ns + own_ns <= 3 * COMPUTES_NS,
+        "{typical_ns} and {own_ns} ns of own work in a slow message: {}",
+        shown(&output)
+    );
     if slower_ns < 4 * COMPUTES_NS {
-        return tailsight_testing::skip_as(test, format!("the slow messages are only {slower_ns} ns slower: no queue formed"));
+        return tailsight_testing::skip_as(
+            test,
+            format!("the slow messages are only {slower_ns} ns slower: no queue formed"),
+        );
     }
     let behind = d["causes"].as_array().unwrap().iter().find(|row| row["category"] == "hol-blocking");
     assert!(behind.is_some_and(|row| row["deviation_ns"].as_i64().unwrap() > own_ns), "{}", d["causes"]);
@@ -136,7 +146,8 @@ fn replies_on_a_connection_that_requests_share_are_not_paired_by_order() {
     let _client = start(&live.pair.client, "node", &["-e", HTTP2_CLIENT, &PORT.to_string()]);
     std::thread::sleep(Duration::from_millis(500));
     let (pid, out) = (server.0.id().to_string(), live.path("run"));
-    let record = |more: &[&str]| run(&[&["record", "-p", &pid, "-d", "2s", "--sample", "off", "-o", &out], more].concat());
+    let record =
+        |more: &[&str]| run(&[&["record", "-p", &pid, "-d", "2s", "--sample", "off", "-o", &out], more].concat());
     let output = record(&[]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let diagnosis = run(&["diagnose", &out, "--json"]);
@@ -160,5 +171,9 @@ fn replies_on_a_connection_that_requests_share_are_not_paired_by_order() {
     std::fs::remove_dir_all(&out).unwrap();
     let wrong = record(&["--protocol", "http1"]);
     assert_eq!(wrong.status.code(), Some(1), "{}", shown(&wrong));
-    assert!(stderr(&wrong).contains("frames of HTTP/2") && stderr(&wrong).contains("without --protocol"), "{}", shown(&wrong));
+    assert!(
+        stderr(&wrong).contains("frames of HTTP/2") && stderr(&wrong).contains("without --protocol"),
+        "{}",
+        shown(&wrong)
+    );
 }
