@@ -35,7 +35,7 @@ struct head {
 	__u64 ticks;      /* its other ones, where some of them are skipped */
 	__u64 excess_ns;  /* of messages that were slower than usual: how much, ever */
 	__u64 target_ticks; /* of the sampling clock in threads of the target, ever */
-	__u64 apart_ticks;  /* those in threads that have no message: collectors, holders of locks, workers of a pool */
+	__u64 apart_ticks;  /* those in threads that receive no messages: collectors, holders of locks, workers of a pool */
 	__u64 pad[1];
 };
 
@@ -273,6 +273,7 @@ static __noinline int lose(__u32 cpu)
 struct under_way {
 	__u64 since; /* when the message was received */
 	__u32 tid;
+	__u32 served; /* the last one that received a message, also when it was answered */
 } under_way[UNDER_WAY];
 
 static __always_inline struct under_way *message_of(__u32 tid)
@@ -321,7 +322,7 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	if (kind == TS_RECV) {
 		head->received++;
 		message->since = ts;
-		message->tid = who;
+		message->tid = message->served = who;
 	}
 	if (kind == TS_SEND) {
 		head->sent++;

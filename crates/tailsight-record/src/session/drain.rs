@@ -97,7 +97,7 @@ pub(super) struct Counts {
     pub excess_ns: u64,
     /// Ticks of the sampling clock in threads of the target.
     pub ticks: u64,
-    /// Those in threads that had no message.
+    /// Those in threads that receive no messages.
     pub apart_ticks: u64,
 }
 

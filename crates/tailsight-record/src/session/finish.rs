@@ -29,6 +29,9 @@ use crate::tables::{socket_rows, task_rows};
 /// How long the cost of the hooks is measured after the recording.
 const COST_WINDOW: Duration = Duration::from_millis(50);
 
+/// How long detaching may wait for a core that nothing else wants.
+const DETACH: Duration = Duration::from_millis(500);
+
 /// How long the rest (moving and writing events, unwinding stacks, naming functions) may wait for a core that nothing else wants.
 const FINISH: Duration = Duration::from_secs(2);
 
@@ -105,7 +108,7 @@ impl Recording<'_> {
         let measured_events = fill(loaded, buffers).0 - before;
         // From here on the hooks return at once; they are taken away one by one, while others may run.
         loaded.set_recording(false);
-        let _work = background.work(FINISH);
+        let _work = background.work(DETACH);
         if let Some(Err(why)) = self.tx.take().map(|tx| tx.stop(loaded)) {
             meta.warnings.push(why);
         }

@@ -120,14 +120,14 @@ pub struct SlowTime {
     pub period_ns: u64,
     /// Ticks in threads of the target.
     pub ticks: u64,
-    /// Those in threads that had no message: collectors, holders of locks, workers of a pool.
+    /// Those in threads that receive no messages: collectors, holders of locks, workers of a pool.
     pub apart_ticks: u64,
 }
 
 impl SlowTime {
     /// Below this part of the excess that ran, the slow messages wait; what they wait for is known without samples.
     const RAN_LEAST: f64 = 0.03;
-    /// From this part of the target's ticks on, threads without a message may be what slow messages wait for.
+    /// From this part of the target's ticks on, threads that receive no messages may be what slow messages wait for.
     const APART_LEAST: f64 = 0.2;
     /// And from so many of them on.
     const APART_TICKS: u64 = 30;
@@ -144,7 +144,7 @@ impl SlowTime {
             || SlowTime::at_most(slow_samples) * self.period_ns as f64 >= SlowTime::RAN_LEAST * self.excess_ns as f64
     }
 
-    /// Whether threads without a message run enough to be what slow messages wait for. Pure.
+    /// Whether threads that receive no messages run enough to be what slow messages wait for. Pure.
     fn may_wait_for_others(&self) -> bool {
         self.apart_ticks >= SlowTime::APART_TICKS
             && self.apart_ticks as f64 >= SlowTime::APART_LEAST * self.ticks as f64
@@ -321,7 +321,7 @@ mod tests {
         assert!(!over(30, ran(100), 2.0), "300 in 20 s");
         assert!(over(30, ran(5_000), 2.0), "30 samples, 42 at most, are 137 ms of 5 s: the slow messages wait");
         assert!(!over(30, ran(4_500), 2.0), "of 4.5 s they may be a thirtieth");
-        // A collector, or who holds a lock: threads without a message run while messages wait.
+        // A collector, or who holds a lock: threads that receive none run while messages wait.
         let apart = |apart_ticks| SlowTime { ticks: 200, apart_ticks, ..ran(5_000) };
         assert!(!over(0, apart(40), 2.0) && !over(0, apart(40), 19.9) && over(0, apart(40), 20.0));
         assert!(over(0, apart(39), 2.0) && over(0, SlowTime { ticks: 30, ..apart(29) }, 2.0));

@@ -262,7 +262,7 @@ static __always_inline __u16 weight_here(__u32 tid)
 		return 1;
 	struct head *head = &heads[cpu];
 	head->target_ticks++;
-	if (!has_message(tid))
+	if (message_of(tid)->served != tid)
 		head->apart_ticks++;
 	if (in_slow_message(tid, head)) {
 		head->slow_ticks++;
