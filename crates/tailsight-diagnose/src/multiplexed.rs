@@ -52,6 +52,13 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
             counts.tls_in_turn
         ));
     }
+    if lifetimes.unknown_backend_calls > 0 {
+        notes.push(format!(
+            "the wait for another server's answer is not known for {} requests to it: several were under way on their connection at a \
+             time, and no event tells which answer is whose",
+            lifetimes.unknown_backend_calls
+        ));
+    }
     if let Some(framing) = lifetimes.framing.as_ref().filter(|framing| framing.lost > framing.framed) {
         notes.push(format!(
             "only {} of {} messages are requests of {}; the others are segments in which none was found: is that what the server speaks?",

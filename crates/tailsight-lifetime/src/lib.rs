@@ -64,6 +64,8 @@ pub struct Lifetimes {
     pub outgoing: messages::outgoing::Counts,
     /// Messages on connections that requests may share.
     pub multiplexed: messages::multiplexed::Multiplexed,
+    /// Requests to other servers whose waits are not known, because several were under way on their connection at a time.
+    pub unknown_backend_calls: u64,
     /// How often NUMA balancing moved a thread of the target to another core.
     pub numa_moves: u64,
     /// Where the transmit leg begins.
@@ -283,6 +285,7 @@ impl Analysis {
             faults: scan.faults.by_message(scan.messages.iter().zip(&scan.extras), divided.as_deref()),
             outgoing: std::mem::take(&mut scan.outgoing),
             multiplexed: std::mem::take(&mut scan.multiplexed),
+            unknown_backend_calls: scan.peers.unknown,
             numa_moves: scan.numa_moves,
             send_entry: facts.send_entry.clone(),
             overtaken: messages::overtaken::behind_later(

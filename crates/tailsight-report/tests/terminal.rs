@@ -523,3 +523,28 @@ fn a_fix_that_tailsight_makes_is_one_command() {
         assert!(text.lines().any(|l| l.trim().ends_with("tailsight fix tailsight-demo/run 1")), "{text}");
     }
 }
+
+/// `--against` printed causes of 254.7 % beside "7 smaller causes −389.8 %": what is left of rows that cancel has no shares to read.
+#[test]
+fn rows_that_cancel_say_so() {
+    assert!(!diagnosis(&example(), &plain(100)).contains("cancel"));
+    let mut d = example();
+    for (cause, deviation_ns) in d.causes.iter_mut().zip([900_000, -700_000, 0, 0, 0, 0, 0]) {
+        (cause.deviation_ns, cause.share) = (deviation_ns, deviation_ns as f64 / 200_000.0);
+    }
+    let text = diagnosis(&d, &plain(120));
+    assert!(
+        text.contains("These rows cancel: 900 us more in some, 700 us less in others; the shares are of the 200 us"),
+        "{text}"
+    );
+}
+
+/// `application core` stood in every row while names were cut at 24 characters.
+#[test]
+fn the_column_of_cores_is_there_where_rows_differ() {
+    let mut d = example();
+    assert!(diagnosis(&d, &plain(120)).contains("receive core"));
+    d.causes.remove(1);
+    let text = diagnosis(&d, &plain(120));
+    assert!(!text.contains("application core") && !text.contains("  core"), "{text}");
+}

@@ -168,7 +168,7 @@ pub struct Record {
      recorded")]
     pub with_hook: Vec<String>,
     /// Also say at the end which hooks were off, and why (run.json has it anyway)
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "What is recorded")]
     pub verbose: bool,
     /// Turn off hooks, separated by commas; repeatable
     #[arg(long, value_name = "HOOK", value_parser = hook_to_leave, value_delimiter = ',', help_heading = "What is \
@@ -212,7 +212,7 @@ pub struct Diagnose {
     #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Objective>(), conflicts_with_all = ["against", "without"], help_heading = "Analysis")]
     pub slo: Option<tailsight_diagnose::ideal::Objective>,
     /// Also print the notes that every run has: what hooks would tell that are off unless they are asked for
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Analysis")]
     pub verbose: bool,
     /// Print JSON (schema 1)
     #[arg(long)]

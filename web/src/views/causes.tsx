@@ -4,6 +4,7 @@ import type { Store } from "../store";
 import { open, useStore } from "../store";
 import type { Cause, Diagnosis } from "../types";
 import { whatIf } from "./boxes";
+import { firstCause } from "./overview";
 import { Bar, Fix, Head, Rich, Scroll, Section, Swatch } from "../parts";
 import { count, duration, more, percent, plural, prose } from "../units";
 
@@ -58,7 +59,7 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
   const chance = c.category === "not-significant" ? d.not_significant ?? [] : [];
   if (!c.explanation && !c.fix.length && !evidence && !chance.length) return null;
   return <tr class={"detail" + (named && c.share >= 0 ? "" : " less")}><td /><td colSpan={5}><div class="inner">
-    {c.explanation ? <p><Rich text={c.explanation} /></p> : null}
+    {c.explanation && c !== firstCause(store) ? <p><Rich text={c.explanation} /></p> : null}
     {chance.length ? <details><summary>{"What was ruled out: " + plural(chance.length, "row") + " whose interval holds 0"}</summary><table class="paths"><tbody>{chance.map((r, k) =>
       <tr><td>{store.data.page.chance_titles[k]}</td><td>{r.category + " on the " + store.data.page.roles[r.role]}</td><td class="num">{more(r.deviation_ns)}</td><td class="num">{duration(r.ci95_ns[0]) + " … " + duration(r.ci95_ns[1])}</td></tr>)}</tbody></table></details> : null}
     {c.fix.length || evidence ? <details open={unfolded}><summary>{c.fix.length ? "Fix and evidence" : "Evidence"}</summary><div class="columns">

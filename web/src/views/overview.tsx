@@ -15,8 +15,7 @@ export function legName(d: Diagnosis, leg: string): string {
 export function Header({ store }: { store: Store }) {
   const { page } = store.data, d = page.diagnosis, m = page.meta;
   const leg = d.leg === "total" ? "all legs" : legName(d, d.leg) + " leg";
-  // The terminal's sentence below its table: of the first row that is a cause and of which there is more than usual.
-  const first = d.causes.find((c, i) => store.looks.named(i) && c.share > 0)?.explanation ?? "";
+  const first = firstCause(store)?.explanation ?? "";
   return <header>
     <p class="eyebrow" id="eyebrow">{d.app + " · " + leg + " · " + count(d.messages.complete) + " of " + plural(d.messages.total, segments(d) ? "segment" : "message") + " in " + duration(m.end_ns - m.start_ns)}</p>
     <h1 id="verdict">{prose(page.verdict)}</h1>
@@ -24,6 +23,9 @@ export function Header({ store }: { store: Store }) {
     {m.state === "complete" ? null : <p class="note">{"This run is partial: " + (m.partial || "the recorder did not finish") + "."}</p>}
   </header>;
 }
+
+/** The cause whose sentence is the answer, as on the terminal: the first row that is a cause and of which there is more than usual. */
+export const firstCause = (store: Store) => store.data.page.diagnosis.causes.find((c, i) => store.looks.named(i) && c.share > 0);
 
 /** Whether most messages are segments of connections that many requests share. */
 const segments = (d: Diagnosis) => ((d.multiplexed?.http2 ?? 0) + (d.multiplexed?.tls_shared ?? 0)) * 2 > d.messages.total;

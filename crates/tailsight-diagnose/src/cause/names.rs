@@ -61,9 +61,32 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         Subject::Holder { name } => format!("held by {name}"),
         Subject::Frame { frame } if frame.kind == FrameKind::TxDropped => in_words(frame, false),
         Subject::Frame { frame: NamedFrame { kind: FrameKind::Function, of: Some(name) } } => name.clone(),
+        Subject::Frame { frame: NamedFrame { kind: FrameKind::Vector, of: Some(vector) } } => interrupts(vector),
+        Subject::Frame { frame: NamedFrame { kind: FrameKind::Packet, of: Some(service) } } => packets(service),
+        Subject::Frame { frame: NamedFrame { kind: FrameKind::WakePending, .. } } => "woken, not yet running".into(),
+        Subject::Named { name } if name == "wake-pending" => "woken, not yet running".into(),
+        Subject::LaterArrivals => "requests that came later were served first".into(),
         other => base(other),
     };
     start + &nested(category, subject, frames)
+}
+
+/// The interrupts of a system vector, in words.
+fn interrupts(vector: &str) -> String {
+    match vector {
+        "local_timer" => "timer interrupts".into(),
+        "reschedule" => "interrupts of other cores to reschedule".into(),
+        "call_function" | "call_function_single" => "interrupts of other cores to call a function".into(),
+        other => format!("interrupts {other}"),
+    }
+}
+
+/// Packets of a service, `nginx:8088`, or of a port alone, in words.
+fn packets(service: &str) -> String {
+    match service.rsplit_once(':') {
+        Some((application, port)) => format!("packets of {application} (port {port})"),
+        None => format!("packets to port {service}"),
+    }
 }
 
 /// Of a wait of the application: in or for what, in words; none for another subject.
@@ -254,7 +277,14 @@ mod tests {
         let words = "m, doing a, … 2 more, doing d, doing e, doing f";
         check(queue, app(), &deep, "m/work:a/work:b/work:c/work:d/work:e/work:f", words);
         check(transmit, frame(TxDropped, "FULL"), &[], "tx-dropped:FULL", "dropped on its way out (FULL)");
-        check(Category::ReceiveProcessing, frame(Packet, "m:8088"), &[], "packet:m:8088", "packet:m:8088");
+        check(Category::ReceiveProcessing, frame(Packet, "m:8088"), &[], "packet:m:8088", "packets of m (port 8088)");
+        check(Category::ReceiveProcessing, frame(Packet, "8088"), &[], "packet:8088", "packets to port 8088");
+        let vector = |of| frame(FrameKind::Vector, of);
+        check(Category::Interrupts, vector("local_timer"), &[], "vector:local_timer", "timer interrupts");
+        check(Category::Interrupts, vector("error_apic"), &[], "vector:error_apic", "interrupts error_apic");
+        check(Category::WakeupDelay, named("wake-pending"), &[], "wake-pending", "woken, not yet running");
+        let later = "requests that came later were served first";
+        check(Category::HolBlocking, Subject::LaterArrivals, &[], "later arrivals first", later);
         let wait = Subject::WaitIn { call: Some("futex".into()), waker: Some("jbd2/vda1-8".into()) };
         let name = "waits in futex for jbd2/vda1-8";
         check(Category::AppProcessing, wait, &[], name, name);

@@ -78,15 +78,15 @@ pub enum Incomplete {
     /// Its send call is missing among the events.
     #[serde(rename = "its send call was not seen")]
     SendNotSeen,
-    /// Many requests share its connection, and no event tells which reply is whose.
-    #[serde(rename = "on a connection that many requests share")]
-    Multiplexed,
     /// It was pending when its connection ended.
     #[serde(rename = "not read before the connection ended")]
     ConnectionEnded,
     /// It was pending when the recording ended.
     #[serde(rename = "not received before the recording ended")]
     RecordingEnded,
+    /// Many requests share its connection, and no event tells which reply is whose.
+    #[serde(rename = "on a connection that many requests share")]
+    Multiplexed,
     /// No thread of the target ever read from its flow: another process has it.
     #[serde(rename = "on a flow that the target never read")]
     NeverRead,
@@ -107,9 +107,9 @@ impl Incomplete {
         Incomplete::ReceiveNotSeen,
         Incomplete::ReplyDropped,
         Incomplete::SendNotSeen,
-        Incomplete::Multiplexed,
         Incomplete::ConnectionEnded,
         Incomplete::RecordingEnded,
+        Incomplete::Multiplexed,
         Incomplete::NeverRead,
         Incomplete::EventsLost,
         Incomplete::NotStamped,

@@ -99,7 +99,7 @@ fn a_queued_reply_is_divided_between_socket_and_queueing_discipline() {
 
 #[test]
 fn a_reply_that_waits_while_the_connection_repairs_a_loss_waits_for_a_retransmission() {
-    let again = packet(700, Kind::TcpRetransmit, 0, 0, PORTS, 4000, 1000);
+    let again = packet(700, Kind::TcpRetransmit, flow_flags::RECOVERY, 0, PORTS, 4000, 1000);
     let analysis = analyse(&facts(), queued_reply(0, vec![again]));
     assert_eq!(parts(&analysis, 0, Leg::Transmit), named(&[("own", 40), ("blocked/tx-recovery", 660)]));
     assert_eq!(analysis.lifetimes.outgoing.retransmitted, 1);

@@ -159,6 +159,53 @@ fn a_packet_of_a_server_that_ends_a_sleep_of_the_poller_is_the_root_of_a_futex_w
     assert!(path.iter().all(|s| !s.2.contains("futex")), "{path:?}");
 }
 
+/// Requests of two messages went out on a connection before an answer came: answers before that had been matched all the same, perhaps with the
+/// wrong requests ("max 153 us" of a server that stood still for 5 ms). Which answer is whose is not known there, and said.
+#[test]
+fn calls_on_a_connection_that_requests_share_later_are_not_known_either() {
+    let serving = |shares: bool| {
+        let mut serving = vec![
+            switch(5, 0, ONE, 0),
+            recv(20, A, ONE),
+            ask(25, ONE),
+            switch(60, ONE, 0, EPOLL),
+            switch(1_000_010, 0, ONE, 0),
+            answer(1_000_020, ONE),
+            send(1_000_030, A, ONE),
+            recv(1_000_040, B, ONE),
+            ask(1_000_050, ONE),
+        ];
+        if shares {
+            serving.extend([recv(1_000_060, C, ONE), ask(1_000_070, ONE)]);
+        }
+        serving.extend([
+            switch(1_000_080, ONE, 0, EPOLL),
+            switch(6_000_010, 0, ONE, 0),
+            answer(6_000_020, ONE),
+            send(6_000_030, B, ONE),
+        ]);
+        serving
+    };
+    let network = || {
+        let mut network = [
+            request(10, A),
+            ready(1_000_000, Some(ONE)),
+            request(1_000_001, B),
+            request(1_000_003, C),
+            ready(6_000_000, Some(ONE)),
+        ]
+        .concat();
+        network.sort_by_key(|event| event.ts);
+        network
+    };
+    let alone = analyse(vec![serving(false), network()]);
+    assert_eq!(alone.lifetimes.unknown_backend_calls, 0);
+    let shared = analyse(vec![serving(true), network()]);
+    assert_eq!(shared.lifetimes.unknown_backend_calls, 2);
+    let answered = |analysis: &Analysis| analysis.lifetimes.sent.iter().filter(|s| s.answered_ns != 0).count();
+    assert_eq!((answered(&alone), answered(&shared)), (2, 0));
+}
+
 /// A timer of the runtime ended the wait: somebody polled, nobody held anything, no server was asked.
 #[test]
 fn a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock() {

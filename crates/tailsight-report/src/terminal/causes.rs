@@ -114,6 +114,24 @@ pub(super) fn split(d: &Diagnosis) -> (Vec<&Cause>, Vec<&Cause>) {
     (shown.into_iter().map(|(_, c)| c).collect(), small.into_iter().map(|(_, c)| c).collect())
 }
 
+/// Rows of which there is less than usual and that are together at least this part of the difference make its shares hard to read.
+const CANCELS: f64 = 0.5;
+
+/// What is said of a difference that is the small rest of large rows of both signs: its shares are of that rest.
+pub(super) fn cancelling(d: &Diagnosis) -> Option<String> {
+    let total: i64 = d.causes.iter().map(|c| c.deviation_ns).sum();
+    let more: i64 = d.causes.iter().map(|c| c.deviation_ns.max(0)).sum();
+    let less = more - total;
+    (less as f64 > CANCELS * total.abs() as f64).then(|| {
+        format!(
+            "These rows cancel: {} more in some, {} less in others; the shares are of the {} that are left, so read the times",
+            units::duration(more.unsigned_abs()),
+            units::duration(less.unsigned_abs()),
+            units::signed_duration(total)
+        )
+    })
+}
+
 /// The largest of the rows that may be chance, with their shares; empty where they are not known.
 pub(super) fn by_chance(d: &Diagnosis) -> String {
     let mut rows: Vec<&Cause> = d.not_significant.iter().filter(|c| c.share.abs() >= NOTHING).collect();

@@ -93,6 +93,9 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
         for row in causes::table(diagnosis, style) {
             line(row);
         }
+        if let Some(text) = causes::cancelling(diagnosis) {
+            wrap(&text, style.columns(), "").into_iter().for_each(&mut line);
+        }
     }
     if let Some(text) = first_cause(diagnosis).map(|c| c.explanation.trim()).filter(|t| !t.is_empty()) {
         line(String::new());

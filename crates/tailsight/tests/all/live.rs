@@ -8,7 +8,7 @@ use tailsight_testbed::process::spawn_tied;
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
 
-use crate::support::{Live, address, check_run, json, page_data, run, shown};
+use crate::support::{Live, address, check_run, json, others_had, page_data, run, shown};
 
 const PORT: u16 = 21211;
 
@@ -295,9 +295,7 @@ fn a_low_rate_is_recorded_until_there_is_enough() {
     let took_s = (meta.end_ns - meta.start_ns) as f64 / 1e9;
     let (messages, ..) = check_run(Path::new(&out));
     assert!(messages >= 2_400 || took_s >= 29.0, "{messages} messages in {took_s:.1} s");
-    // For samples in slow messages it goes on, but not for long.
-    let enough_samples = meta.sampling.as_ref().and_then(|sampling| sampling.slow).is_some_and(|slow| slow >= 200);
-    assert!(enough_samples || took_s >= 19.5, "it ended after {took_s:.1} s: {:?}", meta.sampling);
+    // For samples in slow messages it goes on where they can come, but not for long (recorder_live).
     assert!(took_s < 31.0 && (messages < 5_000 || took_s < 20.5), "{messages} messages in {took_s:.1} s");
     assert!(took_s > 3.0, "500/s do not make 2,500 in {took_s:.1} s");
     let output = run(&["diagnose", &out, "--json"]);
@@ -373,12 +371,29 @@ fn what_a_neighbour_hid_is_named_without_it() {
     let mut neighbours = [neighbour("large-one", "6", "0"), neighbour("small-one", "3", "50")];
     let (out, pid) = (live.path("run"), server.pid().to_string());
     let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(5_000.0);
-    let (output, _) = live.under_load(&[load], || run(&["record", "-d", "3s", "-o", &out, "-p", &pid]));
+    // The two have a tenth of the core together: other programs with as much would be the slowest messages' cause.
+    let mut others = 1.0;
+    for _ in 0..3 {
+        let _ = std::fs::remove_dir_all(&out);
+        let record = || run(&["record", "-d", "3s", "-o", &out, "-p", &pid]);
+        let (output, _) = live.under_load(std::slice::from_ref(&load), record);
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        others = others_had(Path::new(&out), 0, &["large-one", "small-one"]);
+        if others < 0.02 {
+            break;
+        }
+    }
     for child in &mut neighbours {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    if others >= 0.02 {
+        let share = 100.0 * others;
+        return tailsight_testing::skip_as(
+            test,
+            format!("not judged: other programs had {share:.0} % of the server's core, three times"),
+        );
+    }
     let share_of = |more: &[&str], name: &str| {
         let output = run(&[&["diagnose", &out, "--json"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));

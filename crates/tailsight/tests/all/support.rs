@@ -131,6 +131,23 @@ pub fn address(v6: bool, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
+/// The part of a core's time, 0 to 1, that programs had which are neither the target, nor the kernel's threads, nor called like one of
+/// `expected`: by the raw switches of the recording alone, so before its answer is looked at. What is judged by shares is not judged where
+/// they had much.
+pub fn others_had(path: &Path, cpu: u32, expected: &[&str]) -> f64 {
+    let mut run = tailsight_trace::Run::open(path).expect("a run");
+    let of = |comm: &str| expected.contains(&comm) || comm.starts_with("tailsight");
+    let ours: std::collections::HashSet<u32> =
+        run.tasks.iter().filter(|t| t.target || t.kernel || of(&t.comm)).map(|t| t.tid).chain([0]).collect();
+    let events = run.events().expect("events");
+    let core = events.iter().find(|core| core.cpu == cpu).expect("the core was recorded");
+    let switches = core.events.iter().filter(|event| event.kind() == Some(tailsight_trace::Kind::SchedSwitch));
+    let turns: Vec<(u64, u32)> = switches.map(|event| (event.ts, event.a_hi())).collect();
+    let (Some(first), Some(last)) = (turns.first(), turns.last()) else { return 0.0 };
+    let others = turns.windows(2).filter(|turn| !ours.contains(&turn[0].1)).map(|turn| turn[1].0 - turn[0].0);
+    others.sum::<u64>() as f64 / (last.0 - first.0).max(1) as f64
+}
+
 /// Opens a run and checks what must hold for every run: nothing lost, parts sum to the latency to the nanosecond, paths
 /// are contiguous. Gives (messages, complete receive legs, complete total legs, incomplete).
 pub fn check_run(path: &Path) -> (usize, usize, usize, u64) {
