@@ -238,6 +238,8 @@ pub mod flow_flags {
     pub const TLS: u16 = 1024;
     /// Of a segment in protocol processing: its payload begins like a frame of HTTP/2, or with its preface.
     pub const HTTP2: u16 = 2048;
+    /// Of a segment in protocol processing: the begin of its payload was looked at, for [`TLS`] and [`HTTP2`].
+    pub const LOOKED: u16 = 4096;
 }
 
 /// Flags in `aux` of events of traced functions.
@@ -346,6 +348,7 @@ pub fn c_header() -> String {
         ("FULL", flow_flags::FULL),
         ("TLS", flow_flags::TLS),
         ("HTTP2", flow_flags::HTTP2),
+        ("LOOKED", flow_flags::LOOKED),
     ] {
         out += &format!("#define TS_FLOW_{name} {value}\n");
     }

@@ -21,10 +21,10 @@ const ALIKE_OF_TEN: u64 = 5;
 /// request up, or closes.
 const OVERLAPS_OF_HUNDRED: u64 = 5;
 
-/// What the segments of a connection begin like.
+/// What those segments of a connection begin like that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
-    all: u32,
+    looked: u32,
     tls: u32,
     http2: u32,
 }
@@ -41,22 +41,46 @@ pub enum Carrier {
 }
 
 impl Segments {
-    /// A segment with payload in protocol processing.
+    /// A segment in protocol processing.
+    #[inline]
     pub fn take(&mut self, event: &Event) {
-        self.all += 1;
+        self.looked += u32::from(event.aux & flow_flags::LOOKED != 0);
         self.tls += u32::from(event.aux & flow_flags::TLS != 0);
         self.http2 += u32::from(event.aux & flow_flags::HTTP2 != 0);
     }
 
+    /// Both together.
+    fn with(self, other: Segments) -> Segments {
+        let Segments { looked, tls, http2 } = other;
+        Segments { looked: self.looked + looked, tls: self.tls + tls, http2: self.http2 + http2 }
+    }
+
     /// What these segments are of.
-    pub fn carrier(&self) -> Carrier {
-        let alike = |n: u32| n > 0 && u64::from(n) * 10 >= u64::from(self.all) * ALIKE_OF_TEN;
+    pub fn carrier(self) -> Carrier {
+        let alike = |n: u32| n > 0 && u64::from(n) * 10 >= u64::from(self.looked) * ALIKE_OF_TEN;
         match () {
             () if alike(self.http2) => Carrier::Http2,
             () if alike(self.tls) => Carrier::Tls,
             () => Carrier::Plain,
         }
     }
+}
+
+/// What carries the requests of each connection, by flow; connections that carry them plainly are left out. Of a connection none of whose
+/// segments was looked at, it is what the others of its port are of.
+pub fn carriers(flows: &[Flow], segments: impl Iterator<Item = (u32, Segments)>) -> FxHashMap<u32, Carrier> {
+    let segments: Vec<(u32, Segments)> = segments.collect();
+    let port = |flow: u32| flows[flow as usize].key.local_port();
+    let mut by_port: FxHashMap<u16, Segments> = FxHashMap::default();
+    for &(flow, of) in segments.iter().filter(|(_, of)| of.looked > 0) {
+        let sum = by_port.entry(port(flow)).or_default();
+        *sum = sum.with(of);
+    }
+    let carrier = |(flow, of): (u32, Segments)| match of.looked {
+        0 => (flow, by_port.get(&port(flow)).copied().unwrap_or_default().carrier()),
+        _ => (flow, of.carrier()),
+    };
+    segments.into_iter().map(carrier).filter(|(_, carrier)| *carrier != Carrier::Plain).collect()
 }
 
 /// Messages of a run by what carries them.
@@ -137,8 +161,8 @@ mod tests {
     use super::*;
     use tailsight_trace::FlowKey;
 
-    fn segments(all: u32, tls: u32, http2: u32) -> Segments {
-        Segments { all, tls, http2 }
+    fn segments(looked: u32, tls: u32, http2: u32) -> Segments {
+        Segments { looked, tls, http2 }
     }
 
     /// Requests of a connection to port 443: (received, answered).
@@ -158,6 +182,14 @@ mod tests {
         assert_eq!(segments(10, 0, 1).carrier(), Carrier::Plain, "chance");
         assert_eq!(segments(10, 0, 5).carrier(), Carrier::Http2, "an upload: frames of several segments");
         assert_eq!(segments(10, 9, 0).carrier(), Carrier::Tls);
+    }
+
+    #[test]
+    fn a_short_connection_is_of_what_the_others_of_its_port_are() {
+        let flow = |ports: u32| Flow { key: FlowKey { addrs: 1, ports, proto: 0 }, name: String::new(), messages: 0 };
+        let flows = [flow(443 << 16 | 4000), flow(443 << 16 | 4001), flow(80 << 16 | 4002)];
+        let of = carriers(&flows, [(0, segments(9, 9, 0)), (1, segments(0, 0, 0)), (2, segments(0, 0, 0))].into_iter());
+        assert_eq!(of, FxHashMap::from_iter([(0, Carrier::Tls), (1, Carrier::Tls)]));
     }
 
     #[test]

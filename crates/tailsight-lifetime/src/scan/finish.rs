@@ -10,7 +10,7 @@ use tailsight_trace::FlowKey;
 use super::losses::overlaps;
 use super::{Scan, Scanner};
 use crate::input;
-use crate::messages::multiplexed::{Carrier, Multiplexed};
+use crate::messages::multiplexed::{Multiplexed, carriers};
 use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
 use crate::messages::turns::Turns;
@@ -84,8 +84,8 @@ impl Scanner<'_> {
 
     /// Messages of connections that requests share have no replies.
     fn unpair(&mut self) -> Multiplexed {
-        let carriers = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments.carrier())));
-        let carriers = carriers.filter(|(_, carrier)| *carrier != Carrier::Plain).collect();
+        let segments = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments)));
+        let carriers = carriers(&self.flows, segments);
         Multiplexed::unpair(&mut self.found, &self.flows, &carriers)
     }
 

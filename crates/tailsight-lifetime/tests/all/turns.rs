@@ -154,7 +154,7 @@ proptest! {
     /// A nanosecond of a loop is at most one message's own, and the own time of all messages is at most what the loop ran.
     #[test]
     fn a_nanosecond_is_at_most_one_messages_own(steps in prop::collection::vec(does(), 1..80), pick in 0_usize..97) {
-        let ports = |connection: u64| 11211 << 16 | 4000 + connection;
+        let ports = |connection: u64| (11211 << 16) | (4000 + connection);
         let (mut serving, mut arriving) = (vec![switch(5, 0, LOOP, 0)], vec![]);
         let (mut open, mut at, mut connections): (Vec<u64>, u64, u64) = (vec![], 10_000, 0);
         for (step, dt) in steps {
