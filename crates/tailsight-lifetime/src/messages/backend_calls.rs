@@ -5,11 +5,10 @@
 //! begins with a send on a connection without another open call, by a thread that works for a message, and ends with the last
 //! data-ready event before the answer is received. [`crate::messages::call_owner`] finds the message of a call if an event loop had
 //! several candidates, and if it waited for a connection of a full pool: that wait is a [`Call`], too. A connection on which a request of
-//! another message is sent before the answer came (pipelining) gives no calls, and neither does one that is asked for a message whose client has
-//! several requests under way (a proxy passes them on as they come): which answer is whose no event tells. Its packets still end sleeps. All
-//! times in ns.
+//! another message is sent before the answer came (pipelining) gives no calls, also not those before, which may be matched wrongly by one:
+//! which answer is whose no event tells. Its packets still end sleeps. All times in ns.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey};
 
@@ -258,10 +257,9 @@ impl Peers {
         let mut place = vec![NOBODY; messages.len()];
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
-        let shared = self.shared_connections(messages);
         let mut waits: Vec<(u32, Call)> = vec![];
-        let unknown = self.calls.iter().filter(|c| shared.contains(&c.key)).count() as u64;
-        for c in self.calls.iter().filter(|c| c.received != 0 && kept(c.of) != NOBODY && !shared.contains(&c.key)) {
+        let unknown = self.calls.iter().filter(|c| self.is_shared(&c.key)).count() as u64;
+        for c in self.calls.iter().filter(|c| c.received != 0 && kept(c.of) != NOBODY && !self.is_shared(&c.key)) {
             let m = &messages[c.of as usize];
             // Answered before the other server was: nobody waited for it.
             let from = if c.left == 0 { c.received } else { c.left };
@@ -297,31 +295,17 @@ impl Peers {
         }
         out.readies = self.readies;
         for (ready, call) in out.readies.iter_mut().zip(&self.ready_of) {
-            let known = call.map(|c| &self.calls[c as usize]).filter(|c| !shared.contains(&c.key));
+            let connections = &self.connections;
+            let is_shared = |c: &&Open| connections.get(&c.key).is_some_and(|connection| connection.shared);
+            let known = call.map(|c| &self.calls[c as usize]).filter(|c| !is_shared(c));
             ready.of = known.map_or(NOBODY, |c| kept(c.of));
         }
         out
     }
 
-    /// Connections on which several requests were under way at a time: seen on it, or on the connection of a client for which it was asked.
-    fn shared_connections(&self, messages: &[Message]) -> FxHashSet<FlowKey> {
-        if self.calls.is_empty() {
-            return FxHashSet::default();
-        }
-        let mut last_reply: FxHashMap<u32, u64> = FxHashMap::default();
-        // Whether the reply to one before it, on the same connection of a client, was sent after this one was received.
-        let overlaps: Vec<bool> = messages
-            .iter()
-            .map(|m| {
-                let last = last_reply.entry(m.flow).or_default();
-                let overlaps = m.recv_ns < *last && m.send_ns != *last && m.send_ns != 0;
-                *last = (*last).max(m.send_ns);
-                overlaps
-            })
-            .collect();
-        let asked = self.calls.iter().filter(|c| overlaps.get(c.of as usize).is_some_and(|is| *is)).map(|c| c.key);
-        let seen = self.connections.iter().filter(|(_, connection)| connection.shared).map(|(key, _)| *key);
-        asked.chain(seen).collect()
+    /// Whether requests of several messages were under way on a connection at once, at any time.
+    fn is_shared(&self, key: &FlowKey) -> bool {
+        self.connections.get(key).is_some_and(|connection| connection.shared)
     }
 
     /// The messages that waited until a connection was free, each with that wait: from when the loop that had received it waited for work
@@ -361,8 +345,7 @@ impl Peers {
     pub fn answers(&self) -> FxHashMap<FlowKey, Vec<(u64, u64)>> {
         let mut out: FxHashMap<FlowKey, Vec<(u64, u64)>> = FxHashMap::default();
         // Where requests share a connection, no answer is known to be one's.
-        let shared = |c: &&Open| self.connections.get(&c.key).is_some_and(|connection| connection.shared);
-        for c in self.calls.iter().filter(|c| !shared(c)) {
+        for c in self.calls.iter().filter(|c| !self.is_shared(&c.key)) {
             out.entry(c.key).or_default().push((c.sent, if c.received == 0 { 0 } else { c.ready }));
         }
         out

