@@ -6,7 +6,8 @@
 //! data-ready event before the answer is received. [`crate::messages::call_owner`] finds the message of a call if an event loop had
 //! several candidates, and if it waited for a connection of a full pool: that wait is a [`Call`], too. A connection on which a request of
 //! another message is sent before the answer came (pipelining) gives no calls, also not those before, which may be matched wrongly by one:
-//! which answer is whose no event tells. Its packets still end sleeps. All times in ns.
+//! which answer is whose no event tells. Likewise a connection on which the bytes of several messages of a client went out in one send, as a
+//! proxy passes on what it does not read. Its packets still end sleeps. All times in ns.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::tables::SocketRow;
@@ -101,12 +102,27 @@ struct Connection {
     shared: bool,
 }
 
+/// What a thread works for.
+#[derive(Clone, Copy, Debug)]
+struct Working {
+    /// The message, as found.
+    message: u32,
+    /// The first of those that it received in the same call, unless it sent something to another server since: then the same message.
+    first: u32,
+}
+
+impl Working {
+    fn for_one(message: u32) -> Working {
+        Working { message, first: message }
+    }
+}
+
 /// Takes the events.
 #[derive(Debug, Default)]
 pub struct Peers {
     connections: FxHashMap<FlowKey, Connection>,
     /// The message that each thread works for, as far as is known.
-    working: FxHashMap<u32, u32>,
+    working: FxHashMap<u32, Working>,
     /// Calls whose sender still runs on, by thread.
     leaving: FxHashMap<u32, Vec<u32>>,
     calls: Vec<Open>,
@@ -125,10 +141,11 @@ impl Peers {
         Peers { first: symbols.max(1) as u32, ..Peers::default() }
     }
 
-    /// A thread received a message (its index as found).
-    pub fn took(&mut self, tid: u32, message: u32, at: u64) {
+    /// A thread received messages (as found) in one call.
+    pub fn took(&mut self, tid: u32, messages: std::ops::RangeInclusive<u32>, at: u64) {
         self.leaves(tid, at, None);
-        self.working.insert(tid, message);
+        let (first, message) = messages.into_inner();
+        self.working.insert(tid, Working { message, first });
     }
 
     /// A thread falls asleep. `for_work`: in the call in which it waits for more work.
@@ -169,11 +186,12 @@ impl Peers {
         })
     }
 
-    /// The application sent something to another server. `to`: the flow of the packet, where that is known: a UDP socket that is not
+    /// The application sent something to another server. `messages`: as found. `to`: the flow of the packet, where that is known: a UDP socket that is not
     /// connected does not know to whom it sends.
-    pub fn sent(&mut self, event: &Event, to: FlowKey, sockets: &[SocketRow]) {
+    pub fn sent(&mut self, event: &Event, to: FlowKey, sockets: &[SocketRow], messages: &[Message]) {
         let (tid, ts) = (event.tid, event.ts);
-        let of = self.working.get(&tid).copied().unwrap_or(NOBODY);
+        let working = self.working.get_mut(&tid).map(|of| std::mem::replace(of, Working::for_one(of.message)));
+        let of = working.map_or(NOBODY, |working| working.message);
         let key = FlowKey::of(event);
         let mut connection = *self.connection(key, sockets);
         if key.remote_port() == 0 && to.remote_port() != 0 {
@@ -182,6 +200,10 @@ impl Peers {
         }
         if connection.shared {
             return;
+        }
+        if working.is_some_and(|working| passes_several_on(working, messages, event.c_lo())) {
+            connection.shared = true;
+            self.connections.insert(key, connection);
         }
         if let Some(open) = connection.open.checked_sub(1).map(|c| &mut self.calls[c as usize])
             && open.received == 0
@@ -241,7 +263,8 @@ impl Peers {
             (open.received, open.receiver) = (event.ts, tid);
         }
         let of = open.of;
-        (of != NOBODY).then(|| self.working.insert(tid, of) == Some(of))
+        (of != NOBODY)
+            .then(|| self.working.insert(tid, Working::for_one(of)).is_some_and(|before| before.message == of))
     }
 
     /// All events were taken. `messages` and `extras` as found; `order`: the found index of each message that is kept, in order
@@ -411,6 +434,12 @@ impl Peers {
             }
         }
     }
+}
+
+/// Whether a send has the bytes of all of several messages that were received in one call.
+fn passes_several_on(Working { message, first }: Working, messages: &[Message], bytes: u32) -> bool {
+    let received = messages.get(first as usize..=message as usize).unwrap_or_default();
+    received.len() > 1 && received.iter().map(|m| u64::from(m.bytes)).sum::<u64>() == u64::from(bytes)
 }
 
 /// The server at the other end of a connection: `python3 (127.0.0.1:9101)` when it is a process of this host, else its address.

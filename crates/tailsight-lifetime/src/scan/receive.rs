@@ -140,7 +140,7 @@ impl Scanner<'_> {
             range
         };
         if let Some(last) = range.clone().last() {
-            self.peers.took(tid, last, event.ts);
+            self.peers.took(tid, range.start..=last, event.ts);
         }
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {

@@ -206,6 +206,31 @@ fn calls_on_a_connection_that_requests_share_later_are_not_known_either() {
     assert_eq!((answered(&alone), answered(&shared)), (2, 0));
 }
 
+/// A proxy that does not read what it passes on sends two requests of a client to the server behind in one call: whose the answer is that
+/// comes first is not known.
+#[test]
+fn the_call_that_passes_two_requests_on_at_once_is_nobody_s() {
+    let passing_on = |bytes: u64| {
+        let second = [
+            event(12, Kind::RxStack, 0, 0, [1, A | 150 << 32, 50 | 2 << 32]),
+            event(13, Kind::Handoff, 0, 0, [1, A | 200 << 32, 9]),
+        ];
+        let serving = vec![
+            switch(5, 0, ONE, 0),
+            event(20, Kind::Recv, 0, ONE, [1, A | 200 << 32, 100 | 9 << 32]),
+            Event { c: bytes | 8 << 32, ..ask(25, ONE) },
+            switch(60, ONE, 0, EPOLL),
+            switch(1_000_010, 0, ONE, 0),
+            answer(1_000_020, ONE),
+            send(1_000_030, A, ONE),
+        ];
+        analyse(vec![serving, [request(10, A), second.to_vec(), ready(1_000_000, Some(ONE))].concat()])
+    };
+    // As many bytes as both requests have, and the bytes of a question of the server's own.
+    let unknown = |bytes| passing_on(bytes).lifetimes.unknown_backend_calls;
+    assert_eq!((unknown(100), unknown(10)), (1, 0));
+}
+
 /// A timer of the runtime ended the wait: somebody polled, nobody held anything, no server was asked.
 #[test]
 fn a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock() {
