@@ -17,7 +17,7 @@ use crate::cohorts::{Cohort, Cohorts, counts, nothing, ranked};
 use crate::estimate::{Costs, Estimates, Known, OwnWork, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
-use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice};
+use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice, WorkBalance};
 use crate::more::{MoreInput, more};
 use crate::phases::{self, overlaps::Ahead, root};
 use crate::queued::Walks;
@@ -98,6 +98,7 @@ pub fn diagnose_with(
         coverage: analysis.coverage(),
         owned: analysis.attribution.owned.clone(),
         stages: stages(analysis.lifetimes, &cohorts),
+        work: analysis.work(),
         more: options.more.then(|| analysis.more(&cause_of_row, joined.as_ref())),
         ..summary.diagnosis(options, facts)
     };
@@ -185,6 +186,7 @@ impl<'a> Summary<'a> {
             send_entry: crate::sent::entry(lifetimes),
             sent: crate::sent::summary(lifetimes),
             multiplexed: crate::multiplexed::summary(lifetimes),
+            work: None,
             stages: vec![],
             more: None,
             ideal_ns: None,
@@ -284,6 +286,18 @@ impl<'a> Analysis<'a> {
         let is_reported = |row: usize| row != self.last() && self.is_cause(row);
         let (lifetimes, leg) = (self.lifetimes, self.options.leg);
         self.attribution.coverage(lifetimes, leg, &self.profile, &self.rows, &self.cohorts.focus, &is_reported)
+    }
+
+    /// What messages are said to have worked themselves once they were received: before, a thread on its way to several messages delays all
+    /// of them. What the threads ran is not known here.
+    fn work(&self) -> Option<WorkBalance> {
+        if self.options.leg != Leg::Total || self.inputs.against.is_some() {
+            return None;
+        }
+        let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Service);
+        let everyone = &self.selection.basis.everyone;
+        let sum: i64 = everyone.iter().map(|&id| own.ns(self.lifetimes, id)).sum();
+        Some(WorkBalance { own_ns: sum.max(0) as u64 / everyone.len().max(1) as u64, ran_ns: 0 })
     }
 
     /// The causes in their order, then one row for all that are no causes, then the row without an owner; the rows that are no

@@ -42,6 +42,7 @@ pub mod sent;
 pub mod show;
 pub mod stages;
 pub mod typical;
+pub mod work_balance;
 
 pub use advice::notes::limiting_hooks;
 pub use categories::CategoryTable;

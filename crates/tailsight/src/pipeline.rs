@@ -272,12 +272,16 @@ pub fn diagnose_selected(
     };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
-    let (found, of_run) = std::thread::scope(|scope| {
+    let (found, served) = std::thread::scope(|scope| {
         // Of the same messages, and neither needs the other.
-        let ideal =
-            (options.leg == Leg::Total).then(|| scope.spawn(|| tailsight_diagnose::ideal::of_run(&opened.analysis)));
+        let served = || {
+            let work = opened.analysis.work();
+            let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis, &work);
+            (work, ideal)
+        };
+        let served = (options.leg == Leg::Total).then(|| scope.spawn(served));
         let found = tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs);
-        (found, ideal.and_then(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        (found, served.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
     match found {
         // Causes cannot be said; all the rest can.
@@ -286,7 +290,11 @@ pub fn diagnose_selected(
         }
         found => {
             let (mut diagnosis, causes) = found?;
-            if let Some(of_run) = of_run {
+            let (work, of_run) = served.unzip();
+            if let Some(work) = work {
+                tailsight_diagnose::work_balance::check(&mut diagnosis, &work);
+            }
+            if let Some(of_run) = of_run.flatten() {
                 tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);
             }
             if let Some(more) = &mut diagnosis.more {

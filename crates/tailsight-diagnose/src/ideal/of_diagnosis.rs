@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rayon::prelude::*;
+use tailsight_lifetime::timelines::work::Work;
 use tailsight_lifetime::{Analysis, Leg, Lifetimes};
 use tailsight_queue::Sorted;
 
@@ -43,10 +44,10 @@ impl OfRun {
     }
 }
 
-/// Asks the ideal server of a run, which takes no diagnosis; `None` where no queue fits.
-pub fn of_run(analysis: &Analysis) -> Option<OfRun> {
+/// Asks the ideal server of a run, whose work is `work`; it takes no diagnosis. `None` where no queue fits.
+pub fn of_run(analysis: &Analysis, work: &Work) -> Option<OfRun> {
     let messages = &analysis.lifetimes.messages;
-    let model = fit(&analysis.lifetimes, &analysis.work(), &Known::default()).ok()?;
+    let model = fit(&analysis.lifetimes, work, &Known::default()).ok()?;
     let by_id = latencies(messages, &model).ok()?;
     // Nearly all of them: a list that grows is copied.
     let mut complete: Vec<(u64, u32)> = Vec::with_capacity(messages.len());

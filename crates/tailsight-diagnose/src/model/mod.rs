@@ -75,6 +75,10 @@ pub struct Diagnosis {
     /// Messages on connections that requests may share; absent when there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiplexed: Option<Multiplexed>,
+    /// What messages are said to have worked themselves, beside what the application's threads ran. Absent for other legs than the total, and
+    /// where messages are compared with another run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<WorkBalance>,
     /// What NSight §7.4 looks at beside the causes, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<More>,
@@ -100,6 +104,16 @@ pub struct Diagnosis {
     /// What to do next, most useful first.
     #[serde(default)]
     pub next: Vec<String>,
+}
+
+/// Own work of messages beside the time that there was for it; both are means of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkBalance {
+    /// What a message is said to have worked itself from its receive call to its reply, ns: of a sample of all messages.
+    pub own_ns: u64,
+    /// What all threads of the application ran, over the messages that they received, ns; 0 where that is not known. Own work above it
+    /// counts work for several messages for each of them.
+    pub ran_ns: u64,
 }
 
 /// Causes that were taken out of the messages before they were compared.

@@ -39,6 +39,7 @@ fn work(threads: &[(u32, u64, u64)], receive: &[(u16, u64)]) -> Work {
     Work {
         span_ns: (0, 1),
         threads: (2..).zip(threads).map(thread).collect(),
+        others_ns: 0,
         receive: receive.iter().map(|(cpu, us)| (*cpu, us * 1000)).collect(),
         packets: 2000,
     }

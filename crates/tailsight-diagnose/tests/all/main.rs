@@ -11,3 +11,4 @@ mod table;
 mod texts;
 mod waits;
 mod who;
+mod work_balance;

@@ -36,6 +36,8 @@ pub struct Work {
     pub span_ns: (u64, u64),
     /// Threads that received messages, by id.
     pub threads: Vec<ThreadWork>,
+    /// The time in user space and in the kernel of the application's threads that received none, ns.
+    pub others_ns: u64,
     /// Receive processing of the application's own packets, ns, by core: with its part of the softirq's own work.
     pub receive: BTreeMap<u16, u64>,
     /// How many of the application's own packets these were.
@@ -47,6 +49,8 @@ pub struct Work {
 enum Kind {
     User(usize),
     Kernel(usize),
+    /// Of a thread of the application that received no message.
+    Other,
     OwnPacket,
     OtherPacket,
     /// The NET_RX softirq between packets.
@@ -65,7 +69,7 @@ pub(crate) fn of(scan: &Scan) -> Work {
     let of_core = |core| CoreWork::of(scan, core, &kinds, threads.len());
     let cores: Vec<CoreWork> = scan.cores.par_iter().map(of_core).collect();
     let mut receive = BTreeMap::new();
-    let mut packets = 0;
+    let (mut packets, mut others_ns) = (0, 0);
     for (cpu, work) in (0u16..).zip(cores) {
         for (thread, had) in threads.iter_mut().zip(work.threads) {
             let Some((user_ns, kernel_ns)) = had else { continue };
@@ -74,12 +78,13 @@ pub(crate) fn of(scan: &Scan) -> Work {
             *thread.cpus.entry(cpu).or_default() += user_ns + kernel_ns;
         }
         packets += work.packets;
+        others_ns += work.others_ns;
         if work.own > 0 {
             let share = work.own as f64 / (work.own + work.other) as f64;
             receive.insert(cpu, work.own + (work.poll as f64 * share) as u64);
         }
     }
-    Work { span_ns: (scan.start_ns, scan.end_ns), threads, receive, packets }
+    Work { span_ns: (scan.start_ns, scan.end_ns), threads, others_ns, receive, packets }
 }
 
 /// The work of one core, ns.
@@ -87,6 +92,8 @@ pub(crate) fn of(scan: &Scan) -> Work {
 struct CoreWork {
     /// In user space and in the kernel, by thread; `None` of one that was never on the core.
     threads: Vec<Option<(u64, u64)>>,
+    /// Of the application's other threads.
+    others_ns: u64,
     /// Of the application's packets.
     own: u64,
     /// How many of those.
@@ -123,6 +130,7 @@ impl CoreWork {
             match kinds[node as usize] {
                 Kind::User(thread) => work.threads[thread].get_or_insert_default().0 += of.ns,
                 Kind::Kernel(thread) => work.threads[thread].get_or_insert_default().1 += of.ns,
+                Kind::Other => work.others_ns += of.ns,
                 Kind::OwnPacket => {
                     work.own += of.ns;
                     if matches!(scan.tree.top(node), Some(Frame::Packet { own: true, .. })) {
@@ -144,7 +152,9 @@ fn kind(scan: &Scan, node: u32, places: &FxHashMap<u32, usize>) -> Kind {
     if frames.iter().any(|f| matches!(f, Frame::Stolen | Frame::Unseen)) {
         return Kind::Nothing;
     }
-    let thread = places.get(&scan.tree.task_of(node)).copied();
+    let tid = scan.tree.task_of(node);
+    let thread = places.get(&tid).copied();
+    let is_other = thread.is_none() && scan.threads.names().is_target(tid);
     // A device interrupt, a timer or another softirq on top of what is looked for is not part of it.
     let innermost = frames.iter().rposition(|f| is_interrupt_level(*f)).map(|i| &frames[i..]);
     let packet = frames.iter().rev().find_map(|f| match f {
@@ -154,6 +164,7 @@ fn kind(scan: &Scan, node: u32, places: &FxHashMap<u32, usize>) -> Kind {
     match (innermost, packet, thread) {
         (None, _, Some(thread)) if frames.is_empty() => Kind::User(thread),
         (None, _, Some(thread)) => Kind::Kernel(thread),
+        (None, _, None) if is_other => Kind::Other,
         (Some([Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd, ..]), ..) => Kind::Nothing,
         (Some([Frame::Packet { own: true, .. }, ..]), ..) => Kind::OwnPacket,
         (Some(_), Some(true), _) if within.net_rx => Kind::OwnPacket,

@@ -115,7 +115,7 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn parquet(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
-    let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis);
+    let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis, &opened.analysis.work());
     let ideal_ns = ideal.as_ref().map_or(&[][..], OfRun::by_id);
     for name in tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes, ideal_ns)? {
         terminal::print(&format!("{}\n", dir.join(name).display()))?;
