@@ -3,7 +3,8 @@
 # servers in namespaces of their own; without root they are skipped, each by name.
 #
 # In: nothing (CARGO_TARGET_DIR is respected). Out: cargo's output, then the tests that did not run here and why.
-# A test that cannot run prints `SKIPPED <test>: <reason>` on its standard output and returns.
+# A test that cannot run prints `SKIPPED <test>: <reason>` on its standard output and returns; a live one whose recording other programs
+# of this machine disturbed, three times, `NOT JUDGED <test>: <reason>`.
 set -euo pipefail
 . "$(dirname -- "$0")/lib.sh"
 . "$(dirname -- "$0")/skips.sh"
@@ -37,7 +38,7 @@ if [ -n "$BUILDER_UID" ]; then give_back "$BUILDER_HOME/.cargo" "$BUILDER_HOME/.
 
 skipped=$(skipped_tests "$log")
 if [ -n "$skipped" ]; then
-    say "$(grep -c . <<<"$skipped") tests did not run on this machine, or a part of them:"
+    say "$(grep -c . <<<"$skipped") tests did not run on this machine or were not judged on it, or a part of them:"
     sed 's/^/  /' <<<"$skipped" >&2
 fi
 is_root || say "not root: nothing was recorded live; \`sudo make test\` does that too"

@@ -6,6 +6,7 @@
 //! - [`load`]: the product's load generator in few words: any number of workloads at once, latency from the intended
 //!   send time;
 //! - [`hostile`]: servers that do harm to whoever loads them;
+//! - [`disturbed`]: whether the machine's other work made a recording's slow messages slow;
 //! - [`process`]: children that run on a chosen CPU and die with us.
 //!
 //! In: options. Out: namespaces, servers with their pids, and latency samples in nanoseconds. Linux only; namespaces
@@ -31,6 +32,8 @@
 //! # }
 //! ```
 
+mod cover;
+pub mod disturbed;
 mod error;
 pub mod hostile;
 pub mod load;
@@ -38,4 +41,5 @@ pub mod netns;
 pub mod process;
 pub mod server;
 
+pub use cover::Cover;
 pub use error::{Error, Result};

@@ -1,4 +1,4 @@
-//! Child processes that run on a chosen CPU and die with us. In: a [`Command`], a CPU. Out: a [`Child`].
+//! Child processes that run on a chosen CPU with a chosen priority and die with us. In: a [`Command`], a CPU. Out: a [`Child`].
 //!
 //! `PR_SET_PDEATHSIG` fires when the *thread* that forked ends, not the process; so children are started by one thread
 //! that lives as long as we do.
@@ -30,8 +30,14 @@ pub fn pin_thread(cpu: usize) -> Result<()> {
     sched_setaffinity(Pid::from_raw(0), &only(cpu)?).map_err(|e| Error::io(format!("pin this thread to CPU {cpu}"), e))
 }
 
-/// Starts `command` on `cpu` (`None`: on the CPUs that the calling thread may use); `signal` is sent to it when we die,
-/// even by SIGKILL.
+/// The nice value of the calling thread.
+fn nice() -> i32 {
+    // SAFETY: a system call on numbers. -1 is a nice value, too, and no error is possible for the thread itself.
+    unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+}
+
+/// Starts `command` on `cpu` (`None`: on the CPUs that the calling thread may use) with the calling thread's nice value, if we may
+/// give it; `signal` is sent to it when we die, even by SIGKILL.
 ///
 /// # Errors
 /// [`Error::Io`] when the program cannot be started or the CPU cannot be used.
@@ -41,13 +47,15 @@ pub fn spawn_tied(mut command: Command, cpu: Option<usize>, signal: Signal) -> R
         None => sched_getaffinity(Pid::from_raw(0)).map_err(|e| Error::io("read the CPUs of this thread", e))?,
     };
     let program = command.get_program().to_string_lossy().into_owned();
-    let parent = getpid();
+    let (parent, nice) = (getpid(), nice());
     // Ctrl-C on the terminal is for us alone: a server must not be gone before the load on it has stopped.
     command.process_group(0);
     // SAFETY: between fork and exec the closure makes only system calls, on data copied before; it allocates nothing.
     unsafe {
         command.pre_exec(move || {
             sched_setaffinity(Pid::from_raw(0), &set)?;
+            // The thread that starts all children has the priority that it began with. Who is not root cannot raise it again.
+            libc::setpriority(libc::PRIO_PROCESS, 0, nice);
             nix::sys::prctl::set_pdeathsig(signal)?;
             // The parent may have died before the line above took effect.
             if getppid() != parent {
@@ -132,6 +140,23 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(alive, "PDEATHSIG fired at the end of the asking thread");
+    }
+
+    #[test]
+    fn a_child_has_the_priority_of_the_thread_that_asked_for_it() {
+        let nice_of_child = std::thread::spawn(|| {
+            // SAFETY: a system call on numbers.
+            assert_eq!(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 7) }, 0);
+            let mut command = Command::new("sleep");
+            command.arg("60");
+            let mut child = spawn_tied(command, None, Signal::SIGKILL).unwrap();
+            // SAFETY: a system call on numbers.
+            let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, child.id()) };
+            child.kill().unwrap();
+            child.wait().unwrap();
+            nice
+        });
+        assert_eq!(nice_of_child.join().unwrap(), 7);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //!
 //! In: a reason. Out: a line `SKIPPED <test>: <reason>` on the test's standard output, which `scripts/test.sh` lists at its end. A
 //! test checks its needs *before* it sets anything up ([`lacks_networks`], [`lacks_root`], [`lacks_program`]) and skips; once it has
-//! begun, any failure is a failure of the test.
+//! begun, any failure is a failure of the test. Only an answer about a machine on which other programs had the time is not judged
+//! ([`not_judged`]): that they had it is found without the answer.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test harness captures what tests print")]
 
@@ -15,6 +16,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// What a skipped test's line begins with.
 pub const MARK: &str = "SKIPPED ";
+
+/// What the line of a test begins with whose answer was not judged.
+pub const NOT_JUDGED: &str = "NOT JUDGED ";
 
 /// Says that the running test does not run here. The caller returns.
 #[track_caller]
@@ -33,10 +37,19 @@ pub fn skip_as(test: &str, reason: impl Display) {
     println!("{}", line(test, reason));
 }
 
+/// Says that what the running test got was not judged, for other programs of the machine had the time that it is about. The caller has
+/// found this by other means than the answer itself.
+pub fn not_judged(test: &str, reason: impl Display) {
+    println!("{NOT_JUDGED}{test}: {}", in_one_line(reason));
+}
+
 /// One line, whatever the reason holds.
 fn line(test: &str, reason: impl Display) -> String {
-    let reason = reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{MARK}{test}: {reason}")
+    format!("{MARK}{test}: {}", in_one_line(reason))
+}
+
+fn in_one_line(reason: impl Display) -> String {
+    reason.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The running test: the test harness names a test's thread after it. Where it runs tests on the main thread, or a test has
@@ -46,6 +59,14 @@ fn running(caller: &Location<'_>) -> String {
         Some(name) if name != "main" => name.to_owned(),
         _ => format!("{}:{}", caller.file(), caller.line()),
     }
+}
+
+/// Gives the calling thread, and what it starts from now on, a higher priority than ordinary programs where that is permitted: what a
+/// person does beside the tests delays server, load and recorder less. The test harness gives each test a thread of its own.
+pub fn raise_priority() {
+    const NICE: i32 = -15;
+    // SAFETY: a system call on numbers. Who is not root may not, and goes on as before.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// A TCP port of 127.0.0.1 on which nobody listens.

@@ -12,15 +12,16 @@ fn repository() -> PathBuf {
 /// Run by the test below.
 #[test]
 #[ignore = "run by other tests in a process of its own"]
-fn skips_two_things() {
+fn says_three_things() {
     tailsight_testing::skip_part("IPv6", "this kernel has none");
     tailsight_testing::skip("no such\nserver");
+    tailsight_testing::not_judged("names_a_cause", "others had\n50 %");
 }
 
 #[test]
 fn the_list_of_skipped_tests_has_each_by_name_with_its_reason() {
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "skips_two_things", "--ignored", "--show-output", "--test-threads", "2"])
+        .args(["--exact", "says_three_things", "--ignored", "--show-output", "--test-threads", "2"])
         .output()
         .unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
@@ -34,7 +35,8 @@ fn the_list_of_skipped_tests_has_each_by_name_with_its_reason() {
     std::fs::remove_file(&log).unwrap();
     assert_eq!(
         String::from_utf8(listed.stdout).unwrap(),
-        "SKIPPED skips_two_things (IPv6): this kernel has none\nSKIPPED skips_two_things: no such server\n",
+        "SKIPPED says_three_things (IPv6): this kernel has none\nSKIPPED says_three_things: no such server\n\
+         NOT JUDGED names_a_cause: others had 50 %\n",
         "{said}"
     );
 }
@@ -59,11 +61,11 @@ fn others(repository: &Path) -> Vec<String> {
                 return;
             }
             for (number, line) in text.lines().enumerate() {
-                let says = ["SKIPPED", "skipped:", "passed over:"].iter().any(|word| line.contains(word));
+                let says = ["SKIPPED", "NOT JUDGED", "skipped:", "passed over:"].iter().any(|word| line.contains(word));
                 let prints =
                     ["print!", "println!", "write!", "writeln!", "format!"].iter().any(|print| line.contains(print));
                 // The print may stand on the line before.
-                if line.contains("\"SKIPPED") || (says && prints) {
+                if ["\"SKIPPED", "\"NOT JUDGED"].iter().any(|begin| line.contains(begin)) || (says && prints) {
                     found.push(format!("{}:{}: {}", path.display(), number + 1, line.trim()));
                 }
             }
@@ -84,6 +86,7 @@ fn a_skip_that_is_printed_by_hand_is_found_wherever_it_stands() {
     let planted = std::env::temp_dir().join(format!("tailsight-testing-planted-{}", std::process::id()));
     for (file, text) in [
         (MAY[0], "pub const MARK: &str = \"SKIPPED \";\n"),
+        ("crates/two/tests/live.rs", "println!(\"NOT JUDGED {test}\");\n"),
         ("crates/tailsight-testing/tests/other.rs", "println!(\"SKIPPED {test}: no server\");\n"),
         ("crates/one/tests/live.rs", "fn live() {\n    println!(\n        \"SKIPPED {test}\"\n    );\n}\n"),
         ("lab/src/main.rs", "writeln!(out, \"passed over: {why}\")?;\nlet kind = kind::SKIPPED;\n"),
@@ -97,7 +100,12 @@ fn a_skip_that_is_printed_by_hand_is_found_wherever_it_stands() {
     std::fs::remove_dir_all(&planted).unwrap();
     found.sort();
     let places: Vec<&str> = found.iter().filter_map(|line| line.split(": ").next()).collect();
-    let expected = ["crates/one/tests/live.rs:3", "crates/tailsight-testing/tests/other.rs:1", "lab/src/main.rs:1"];
+    let expected = [
+        "crates/one/tests/live.rs:3",
+        "crates/tailsight-testing/tests/other.rs:1",
+        "crates/two/tests/live.rs:1",
+        "lab/src/main.rs:1",
+    ];
     assert_eq!(places, expected, "{found:?}");
 }
 

@@ -7,7 +7,6 @@
 mod catalogue;
 mod cgroup;
 mod check;
-mod disturbed;
 mod judge;
 mod outcome;
 mod peel;
@@ -27,6 +26,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tailsight_testbed::disturbed;
 use tailsight_trace::Run;
 use tailsight_units::parse;
 
@@ -194,7 +194,7 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
     let events = run.events()?;
     // Before the diagnosis is looked at, and without it.
     let stolen = !scenario.expect.iter().any(|cause| cause.category == "steal");
-    let disturbance = disturbed::disturbance(&run.tasks, &events, &take.ours, scenario.leg, stolen);
+    let disturbance = disturbed::disturbance(&run.tasks, &events, &take.ours, scenario.leg, disturbed::SLOWEST, stolen);
     let outcome = ScenarioResult {
         disturbed: disturbance.is_some_and(|disturbance| disturbance.is_disturbed()),
         disturbance,

@@ -1,8 +1,8 @@
 //! The result of one run of a scenario.
 
 use serde::Serialize;
+use tailsight_testbed::disturbed::Disturbance;
 
-use super::disturbed::Disturbance;
 use super::judge::{Coverage, Named, Score, Share};
 use super::peel::Peeled;
 use super::scenario::{Cause, Scenario};

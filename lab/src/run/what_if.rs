@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
 use tailsight_lab::generated::GeneratedSection;
+use tailsight_testbed::disturbed;
 use tailsight_trace::Run;
 use tailsight_units::parse;
 
@@ -19,7 +20,7 @@ use super::scenario::{App, Cause, Load, Scenario, Step, named};
 use super::stage::{self, Take};
 use super::state::State;
 use super::stop::Stop;
-use super::{Lab, begin, catalogue, cgroup, choose, disturbed};
+use super::{Lab, begin, catalogue, cgroup, choose};
 
 /// `lab what-if`.
 #[derive(Debug, Args)]
@@ -296,7 +297,7 @@ fn without(lab: &Lab, run: &Path, names: &[String], folder: &Path) -> anyhow::Re
 fn foreign(lab: &Lab, take: &Take) -> anyhow::Result<f64> {
     let mut run = Run::open(&take.run)?;
     let events = run.events()?;
-    let found = disturbed::disturbance(&run.tasks, &events, &take.ours, "total", true);
+    let found = disturbed::disturbance(&run.tasks, &events, &take.ours, "total", disturbed::SLOWEST, true);
     Ok(found.map_or(0.0, |of| (of.tasks_ns + of.stolen_ns) as f64 / lab.duration.as_nanos() as f64))
 }
 

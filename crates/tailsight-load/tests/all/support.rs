@@ -12,6 +12,7 @@ use tailsight_load::{Outcome, Plan, Protocol, run};
 /// One load at a time: several that spin at once on two cores would measure each other.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
+    tailsight_testing::raise_priority();
     // A test that failed while it held it says nothing about the others.
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use tailsight_testbed::process::spawn_tied;
 use tailsight_trace::Run;
 use tailsight_trace::samples::{SampleRow, kind};
 
-use crate::support::{Live, address, check_run, json, run, shown};
+use crate::support::{Live, Quiet, address, check_run, json, run, shown};
 
 pub(crate) const PORT: u16 = 21321;
 
@@ -99,13 +99,14 @@ while True:
         c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')
 ";
 
-/// Records the server under load; gives run and the diagnosis of its service leg.
+/// Records the server under load; gives run and the diagnosis of its service leg. `None` where it cannot be judged.
 pub(crate) fn recorded(
     live: &Live,
+    test: &str,
     command: &[&str],
     rate: f64,
     more: &[&str],
-) -> (serde_json::Value, serde_json::Value, String) {
+) -> Option<(serde_json::Value, serde_json::Value, String)> {
     let mut server = live.pair.server.command(Path::new(command[0]));
     server.args(&command[1..]).arg(PORT.to_string()).stdin(Stdio::null()).stdout(Stdio::null());
     let mut server = spawn_tied(server, None, Signal::SIGKILL).expect("the program starts");
@@ -120,17 +121,21 @@ pub(crate) fn recorded(
     // At the usual rate it takes longer to have as many samples.
     let length = if more.contains(&"--sample") { "3s" } else { "6s" };
     let args = [&["record", "-d", length, "-p", &pid, "-o", &out, "--json"][..], more].concat();
-    let (output, _) = live.under_load(&[load], || run(&args));
+    let output = Quiet::of(test, &out, "service", 0.03).recorded(|| {
+        let (output, _) = live.under_load(std::slice::from_ref(&load), || run(&args));
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        check_run(Path::new(&out));
+        output
+    });
     let _ = server.kill();
     let _ = server.wait();
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    check_run(Path::new(&out));
+    let output = output?;
     let meta = json(&output);
     if !more.contains(&"--sample") {
         takes_little_of_a_core(&meta["sampling"]);
     }
     let (d, text) = diagnosed(live, "p97..p100");
-    (meta, d, text)
+    Some((meta, d, text))
 }
 
 /// Unless it was told how often, the clock ticks as often as what a tick was measured to take allows: 0.45 % of a core, and not less than
@@ -252,7 +257,7 @@ fn the_function_that_only_slow_requests_call_is_named() {
     let Some(live) = Live::new(test) else { return };
     let program = built(&live).expect("it compiles");
     // As often as where a tick is cheap: from that rate on, slow messages get more of the samples.
-    let (meta, d, text) = recorded(&live, &[&program], 1_500.0, &["--sample", "1997"]);
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 1_500.0, &["--sample", "1997"]) else { return };
     let sampling = &meta["sampling"];
     assert!(sampling["samples"].as_u64().unwrap() > 50 && sampling["lost"] == 0, "{sampling}");
     samples_favour(&live, "rebuild_index");
@@ -297,7 +302,7 @@ fn without_samples_nothing_of_them_is_there() {
     }
     let Some(live) = Live::new(test) else { return };
     let program = built(&live).expect("it compiles");
-    let (meta, d, text) = recorded(&live, &[&program], 1_500.0, &["--sample", "off"]);
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 1_500.0, &["--sample", "off"]) else { return };
     assert!(meta.get("sampling").is_none(), "{meta:#}");
     assert!(!Path::new(&live.path("run")).join("samples.arrow").exists());
     assert!(first_function(&d).is_null() && !text.contains("Hot path"), "{text}");
@@ -312,7 +317,7 @@ fn a_collection_of_garbage_is_named_as_what_it_is() {
         return tailsight_testing::skip_as(test, reason);
     }
     let Some(live) = Live::new(test) else { return };
-    let (_, d, text) = recorded(&live, &["python3", "-c", PYTHON_SERVER], 400.0, &[]);
+    let Some((_, d, text)) = recorded(&live, test, &["python3", "-c", PYTHON_SERVER], 400.0, &[]) else { return };
     let first = first_function(&d);
     assert_eq!(first["runtime"]["of"], "CPython", "{text}\n{d:#}");
     assert_eq!(first["runtime"]["does"], "collecting garbage");
@@ -335,7 +340,7 @@ fn a_traced_function_is_slower_or_called_more_often() {
     let Some(live) = Live::new(test) else { return };
     let program = changed(&live, &TRACED, &["-O2"]).expect("it compiles");
     let traced = ["--uprobe", "slow-server:slower", "--uprobe", &format!("{program}:often*"), "--sample", "off"];
-    let (meta, _, _) = recorded(&live, &[&program], 500.0, &traced);
+    let Some((meta, _, _)) = recorded(&live, test, &[&program], 500.0, &traced) else { return };
     // The slowest 6 of 100 are those with either fault.
     let (d, text) = diagnosed(&live, "p94..p100");
     let functions = meta["traced"]["functions"].as_array().unwrap();
@@ -374,7 +379,7 @@ fn a_function_that_is_called_too_often_is_switched_off() {
     let program = built(&live).expect("it compiles");
     let traced =
         ["--uprobe", "slow-server:look_up", "--uprobe", "slow-server:rebuild_index", "--function-limit", "1000"];
-    let (meta, d, text) = recorded(&live, &[&program], 1_500.0, &traced);
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 1_500.0, &traced) else { return };
     let function = |name: &str| {
         let all = meta["traced"]["functions"].as_array().unwrap();
         all.iter().find(|f| f["name"] == name).unwrap().clone()
@@ -408,7 +413,7 @@ fn a_wait_says_where_in_the_program() {
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-fomit-frame-pointer", "-pthread", "-o", &program, &live.path("server.c")]);
     assert!(compiler.status().unwrap().success());
-    let (meta, d, text) = recorded(&live, &[&program], 500.0, &[]);
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 500.0, &[]) else { return };
     assert!(meta["sampling"]["sleeps"].as_u64().unwrap() > 0, "{meta:#}");
     let causes = d["causes"].as_array().unwrap();
     let wait = causes.iter().find(|c| c["category"] == "lock-wait").unwrap_or_else(|| panic!("{text}"));
@@ -429,7 +434,7 @@ fn between_two_usdt_probes_is_a_span() {
     let Some(live) = Live::new(test) else { return };
     let program = changed(&live, &PROBED, &["-O2"]).expect("it compiles");
     let traced = ["--usdt", "slow-server:shop:query", "--uprobe", "slow-server:look_up", "--sample", "off"];
-    let (meta, d, text) = recorded(&live, &[&program], 500.0, &traced);
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 500.0, &traced) else { return };
     let functions = meta["traced"]["functions"].as_array().unwrap();
     let of = |kind: &str| functions.iter().find(|f| f["kind"] == kind).unwrap_or_else(|| panic!("{meta:#}"));
     let (query, look_up) = (of("usdt"), of("user"));

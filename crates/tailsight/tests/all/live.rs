@@ -8,7 +8,7 @@ use tailsight_testbed::process::spawn_tied;
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
 
-use crate::support::{Live, address, check_run, json, others_had, page_data, run, shown};
+use crate::support::{Live, Quiet, address, check_run, json, page_data, run, shown};
 
 const PORT: u16 = 21211;
 
@@ -371,28 +371,21 @@ fn what_a_neighbour_hid_is_named_without_it() {
     let mut neighbours = [neighbour("large-one", "6", "0"), neighbour("small-one", "3", "50")];
     let (out, pid) = (live.path("run"), server.pid().to_string());
     let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(5_000.0);
-    // The two have a tenth of the core together: other programs with as much would be the slowest messages' cause.
-    let mut others = 1.0;
-    for _ in 0..3 {
-        let _ = std::fs::remove_dir_all(&out);
+    // The two have a tenth of the core together, the small one a fifth of that in messages: other programs with a quarter of the small
+    // one's would be too near to it.
+    let ours = neighbours.each_ref().map(std::process::Child::id);
+    let quiet = Quiet { ours: &ours, limit: 0.05, ..Quiet::of(test, &out, "total", 0.1) };
+    let recorded = quiet.recorded(|| {
         let record = || run(&["record", "-d", "3s", "-o", &out, "-p", &pid]);
         let (output, _) = live.under_load(std::slice::from_ref(&load), record);
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-        others = others_had(Path::new(&out), 0, &["large-one", "small-one"]);
-        if others < 0.02 {
-            break;
-        }
-    }
+    });
     for child in &mut neighbours {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    if others >= 0.02 {
-        let share = 100.0 * others;
-        return tailsight_testing::skip_as(
-            test,
-            format!("not judged: other programs had {share:.0} % of the server's core, three times"),
-        );
+    if recorded.is_none() {
+        return;
     }
     let share_of = |more: &[&str], name: &str| {
         let output = run(&[&["diagnose", &out, "--json"], more].concat());

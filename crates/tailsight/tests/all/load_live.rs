@@ -13,10 +13,12 @@ use crate::support::{element, json, run, shown, stderr, tailsight};
 static MACHINE: RwLock<()> = RwLock::new(());
 
 pub fn together() -> RwLockReadGuard<'static, ()> {
+    tailsight_testing::raise_priority();
     MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    tailsight_testing::raise_priority();
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 

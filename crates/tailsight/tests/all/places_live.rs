@@ -109,7 +109,7 @@ fn the_program_s_own_function_is_named_and_not_the_library_s() {
     let (find, run_path) = (format!("-L{folder}"), format!("-Wl,-rpath,{folder}"));
     let program =
         changed(&live, &lines, &["-O2", &find, &run_path, "-Wl,--no-as-needed", "-ldigest"]).expect("it compiles");
-    let (_, d, text) = recorded(&live, &[&program], 1_500.0, &["--sample", "1997"]);
+    let Some((_, d, text)) = recorded(&live, test, &[&program], 1_500.0, &["--sample", "1997"]) else { return };
     let first = first_function(&d);
     assert_eq!((&first["name"], &first["inside"]), (&"rebuild_index".into(), &"library_digest".into()), "{d:#}");
     let hot = text.split("Hot path").nth(1).unwrap_or_else(|| panic!("{text}"));

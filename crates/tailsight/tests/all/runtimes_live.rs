@@ -156,12 +156,13 @@ fn in_focus(live: &Live, function: &str) -> u64 {
 
 #[test]
 fn a_jvm_is_asked_for_its_map_and_its_method_is_named() {
-    let Some(live) = with("a_jvm_is_asked_for_its_map_and_its_method_is_named", &["java", "javac"]) else { return };
+    let test = "a_jvm_is_asked_for_its_map_and_its_method_is_named";
+    let Some(live) = with(test, &["java", "javac"]) else { return };
     let source = write(&live, "Server.java", JAVA_SERVER);
     built("javac", &[&source], live.dir.path());
     let folder = live.dir.path().to_str().unwrap().to_owned();
     let command = ["java", "-XX:+PreserveFramePointer", "-XX:-Inline", "-cp", &folder, "Server"];
-    let (meta, d, text) = recorded(&live, &command, 400.0, &[]);
+    let Some((meta, d, text)) = recorded(&live, test, &command, 400.0, &[]) else { return };
     let notes = meta["sampling"]["notes"].to_string();
     assert!(!notes.contains("--perf-basic-prof"), "{notes}");
     assert!(in_focus(&live, "Server.mixIn") + in_focus(&live, "Server.rebuildIndex") > 100_000, "{text}\n{notes}");
@@ -171,11 +172,14 @@ fn a_jvm_is_asked_for_its_map_and_its_method_is_named() {
 
 #[test]
 fn a_function_that_node_compiled_is_named_by_its_map() {
-    let Some(live) = with("a_function_that_node_compiled_is_named_by_its_map", &["node"]) else { return };
+    let test = "a_function_that_node_compiled_is_named_by_its_map";
+    let Some(live) = with(test, &["node"]) else { return };
     let source = write(&live, "server.js", NODE_SERVER);
     // Some versions of V8 write a log of their own with the map.
     let log = format!("--logfile={}", live.path("v8.log"));
-    let (meta, _, text) = recorded(&live, &["node", "--perf-basic-prof", &log, &source], 300.0, &[]);
+    let Some((meta, _, text)) = recorded(&live, test, &["node", "--perf-basic-prof", &log, &source], 300.0, &[]) else {
+        return;
+    };
     assert!(in_focus(&live, "rebuildIndex") > 100_000, "{text} {meta:#}");
     // Its map is in the one /tmp of this machine.
     let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", meta["target"]["pids"][0]));
@@ -183,9 +187,10 @@ fn a_function_that_node_compiled_is_named_by_its_map() {
 
 #[test]
 fn without_a_map_compiled_code_is_said_once_and_the_rest_goes_on() {
-    let Some(live) = with("without_a_map_compiled_code_is_said_once_and_the_rest_goes_on", &["node"]) else { return };
+    let test = "without_a_map_compiled_code_is_said_once_and_the_rest_goes_on";
+    let Some(live) = with(test, &["node"]) else { return };
     let source = write(&live, "server.js", NODE_SERVER);
-    let (meta, d, text) = recorded(&live, &["node", &source], 300.0, &[]);
+    let Some((meta, d, text)) = recorded(&live, test, &["node", &source], 300.0, &[]) else { return };
     let notes = meta["sampling"]["notes"].as_array().unwrap();
     let said = notes.iter().filter(|note| note.as_str().unwrap().contains("--perf-basic-prof")).count();
     assert_eq!(said, 1, "{notes:?}");
@@ -197,22 +202,24 @@ fn without_a_map_compiled_code_is_said_once_and_the_rest_goes_on() {
 
 #[test]
 fn a_stripped_go_program_is_named_by_its_own_table() {
-    let Some(live) = with("a_stripped_go_program_is_named_by_its_own_table", &["go"]) else { return };
+    let test = "a_stripped_go_program_is_named_by_its_own_table";
+    let Some(live) = with(test, &["go"]) else { return };
     let (source, program) = (write(&live, "server.go", GO_SERVER), live.path("go-server"));
     built("go", &["build", "-ldflags=-s -w", "-o", &program, &source], live.dir.path());
-    let (_, d, text) = recorded(&live, &[&program], 400.0, &[]);
+    let Some((_, d, text)) = recorded(&live, test, &[&program], 400.0, &[]) else { return };
     assert_eq!(first_function(&d)["name"], "main.rebuildIndex", "{text}\n{d:#}");
 }
 
 /// Go: no return address is touched, and the calls belong to the goroutine.
 #[test]
 fn a_go_function_is_traced_with_its_goroutine() {
-    let Some(live) = with("a_go_function_is_traced_with_its_goroutine", &["go"]) else { return };
+    let test = "a_go_function_is_traced_with_its_goroutine";
+    let Some(live) = with(test, &["go"]) else { return };
     let (source, program) = (write(&live, "server.go", GO_SERVER), live.path("go-server"));
     built("go", &["build", "-o", &program, &source], live.dir.path());
     let traced =
         ["--uprobe", "go-server:main.rebuildIndex", "--uprobe", "go-server:main.lookUp", "--function-limit", "100000"];
-    let (meta, d, text) = recorded(&live, &[&program], 300.0, &traced);
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 300.0, &traced) else { return };
     let functions = meta["traced"]["functions"].as_array().unwrap();
     assert!(
         functions.iter().all(|f| f["ends_by"] == "instructions" && f["calls"].as_u64() > Some(10)),

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use base64::Engine as _;
+use tailsight_testbed::disturbed;
 use tailsight_testbed::load::{self, LoadSummary, Workload};
 use tailsight_testbed::netns::{self, Pair};
 use tempfile::TempDir;
@@ -94,6 +95,7 @@ impl Live {
             return None;
         }
         let alone = cores();
+        tailsight_testing::raise_priority();
         Some(Live {
             pair: Pair::create("test").expect("namespaces"),
             dir: tempfile::tempdir().expect("a temporary folder"),
@@ -131,21 +133,58 @@ pub fn address(v6: bool, port: u16) -> SocketAddr {
     SocketAddr::new(ip, port)
 }
 
-/// The part of a core's time, 0 to 1, that programs had which are neither the target, nor the kernel's threads, nor called like one of
-/// `expected`: by the raw switches of the recording alone, so before its answer is looked at. What is judged by shares is not judged where
-/// they had much.
-pub fn others_had(path: &Path, cpu: u32, expected: &[&str]) -> f64 {
-    let mut run = tailsight_trace::Run::open(path).expect("a run");
-    let of = |comm: &str| expected.contains(&comm) || comm.starts_with("tailsight");
-    let ours: std::collections::HashSet<u32> =
-        run.tasks.iter().filter(|t| t.target || t.kernel || of(&t.comm)).map(|t| t.tid).chain([0]).collect();
-    let events = run.events().expect("events");
-    let core = events.iter().find(|core| core.cpu == cpu).expect("the core was recorded");
-    let switches = core.events.iter().filter(|event| event.kind() == Some(tailsight_trace::Kind::SchedSwitch));
-    let turns: Vec<(u64, u32)> = switches.map(|event| (event.ts, event.a_hi())).collect();
-    let (Some(first), Some(last)) = (turns.first(), turns.last()) else { return 0.0 };
-    let others = turns.windows(2).filter(|turn| !ours.contains(&turn[0].1)).map(|turn| turn[1].0 - turn[0].0);
-    others.sum::<u64>() as f64 / (last.0 - first.0).max(1) as f64
+/// How much of the slowest messages' time other programs of the machine may have had where an answer about these messages is judged.
+#[derive(Clone, Copy)]
+pub struct Quiet<'a> {
+    /// The running test.
+    pub test: &'a str,
+    /// The run that is judged.
+    pub out: &'a str,
+    /// The leg that is judged.
+    pub leg: &'a str,
+    /// Which part of the messages are the slow ones, 0 to 1.
+    pub slowest: f64,
+    /// Programs that the test started besides the target and the load.
+    pub ours: &'a [u32],
+    /// From this part of the slow messages' excess on, other programs had too much.
+    pub limit: f64,
+}
+
+impl<'a> Quiet<'a> {
+    /// The usual limit: the lab's.
+    pub fn of(test: &'a str, out: &'a str, leg: &'a str, slowest: f64) -> Self {
+        Self { test, out, leg, slowest, ours: &[], limit: disturbed::LIMIT }
+    }
+
+    /// Records, three times at most, until other programs left the slow messages alone: by the raw events, before any answer is looked at.
+    /// `None`, said with the reason, where they never did.
+    pub fn recorded<T>(&self, mut record: impl FnMut() -> T) -> Option<T> {
+        let mut others = 0.0;
+        for _ in 0..3 {
+            let _ = std::fs::remove_dir_all(self.out);
+            let recorded = record();
+            others = self.others();
+            if others < self.limit {
+                return Some(recorded);
+            }
+        }
+        let had = format!(
+            "other programs had {:.0} % of what the slow messages took longer, in the last of three recordings",
+            100.0 * others
+        );
+        tailsight_testing::not_judged(self.test, had);
+        None
+    }
+
+    /// The part of the slow messages' excess that other programs had; 0 with too few messages to say.
+    fn others(&self) -> f64 {
+        let mut run = tailsight_trace::Run::open(Path::new(self.out)).expect("a run");
+        let events = run.events().expect("events");
+        let recorder = run.meta.recorder.as_ref().map(|recorder| recorder.pid);
+        let ours = self.ours.iter().copied().chain(recorder).chain([std::process::id()]).collect();
+        let found = disturbed::disturbance(&run.tasks, &events, &ours, self.leg, self.slowest, true);
+        found.map_or(0.0, |found| found.share)
+    }
 }
 
 /// Opens a run and checks what must hold for every run: nothing lost, parts sum to the latency to the nanosecond, paths

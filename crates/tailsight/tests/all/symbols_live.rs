@@ -28,7 +28,7 @@ fn a_wait_in_epoll_for_a_message_has_its_place() {
     }
     let Some(live) = Live::new(test) else { return };
     let program = changed(&live, &WAITS, &["-O2"]).expect("it compiles");
-    let (meta, d, text) = recorded(&live, &[&program], 1_000.0, &[]);
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 1_000.0, &[]) else { return };
     assert!(meta["sampling"]["sleeps"].as_u64().unwrap() > 0, "{meta:#}");
     let first = first_function(&d);
     assert_eq!((&first["name"], &first["waits"]), (&"wait_for_row".into(), &true.into()), "{d:#}");
@@ -48,7 +48,7 @@ fn a_stripped_program_is_named_later() {
     let stripped = live.path("stripped");
     let status = Command::new("strip").args(["--strip-all", "-o", &stripped, &program]).status().expect("strip starts");
     assert!(status.success());
-    let (_, d, _) = recorded(&live, &[&stripped], 1_500.0, &[]);
+    let Some((_, d, _)) = recorded(&live, test, &[&stripped], 1_500.0, &[]) else { return };
     let before = first_function(&d)["name"].as_str().unwrap_or_default().to_owned();
     assert!(before.starts_with("stripped+0x"), "{d:#}");
 

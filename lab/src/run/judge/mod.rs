@@ -1,21 +1,19 @@
 //! Was the diagnosis right? In: a scenario, and what a run of it gave. Out: a [`Score`], the named shares and the true ones, coverage.
 //!
 //! [`answer`] reads the diagnosis; this file judges the causes that it names; [`share`] computes the true shares from what the client
-//! and the faults wrote down, with [`seen`] (when the host got each request) and [`cover`] (sums of intervals).
+//! and the faults wrote down, with [`seen`] (when the host got each request).
 
 use serde::Serialize;
 
 use super::scenario::{Cause, Function, Scenario};
 
 mod answer;
-mod cover;
 mod seen;
 mod share;
 
 pub use answer::{Coverage, InQueue, Named, causes, coverage};
 #[cfg(test)]
 pub use answer::{Frame, Subject};
-pub use cover::Cover;
 pub use seen::as_seen;
 pub use share::{Share, shares, untouched};
 

@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use tailsight_lab::probe::Sample;
 use tailsight_lab::truth::{Interval, kind};
+use tailsight_testbed::Cover;
 
 use super::super::scenario::{Function, How, Scenario, Truth};
+use super::QUEUE;
 use super::answer::{InFunction, InQueue, Named};
 use super::seen::{as_seen, whole};
-use super::{Cover, QUEUE};
 
 /// The time of a sample's leg (from, to) that a cause has, ns.
 type Part = Box<dyn Fn(u64, u64, &Sample) -> u64>;
@@ -49,7 +50,7 @@ pub fn shares(
     let shares = scenario.truth.iter().filter_map(|truth| {
         let part: Part = match truth.how {
             How::Overlap { log, kind } => {
-                let cover = Cover::new(logs.get(log)?.iter().filter(|entry| entry.kind == kind));
+                let cover = covered(logs.get(log)?.iter().filter(|entry| entry.kind == kind));
                 Box::new(move |from, to, _| cover.within(from, to))
             }
             How::Service => Box::new(|from, to, s| u64::from(s.service_ns).min(to - from)),
@@ -102,6 +103,11 @@ pub(super) fn behind(cause: &Named, truth: &Truth) -> f64 {
     cause.roots.iter().filter(expected).map(|root| root.share * in_these(&root.functions, names)).sum()
 }
 
+/// What entries of truth logs cover.
+fn covered<'a>(entries: impl Iterator<Item = &'a Interval>) -> Cover {
+    Cover::of(entries.map(|entry| (entry.begin_ns, entry.end_ns)).collect())
+}
+
 /// The part of the focus's deviation that is of requests which no entry of any truth log touches; `None` without entries.
 pub fn untouched(
     scenario: &Scenario,
@@ -110,7 +116,7 @@ pub fn untouched(
     recorded: (u64, u64),
 ) -> Option<f64> {
     let entries = logs.values().flatten().filter(|entry| kind::parts(entry.kind).0 != kind::PASSED);
-    let cover = Cover::new(entries);
+    let cover = covered(entries);
     if cover.intervals().is_empty() {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Was the machine quiet enough for a run to count? In: the raw events of a run, and which processes the lab started. Out: a
-//! [`Disturbance`]: which part of the slowest messages' excess the machine's other work had.
+//! Was the machine quiet enough for a run to count? In: the raw events of a run, and which processes the lab or the test started. Out:
+//! a [`Disturbance`]: which part of the slowest messages' excess the machine's other work had.
 //!
 //! Nothing of the diagnosis, of the lifetimes or of the truth goes in, so the answer cannot: right and wrong runs are held
 //! against the same rule. Messages are read from packets, receive and send calls alone ([`residences`]). Other work is
 //!
-//! - a task that is neither the kernel's nor of a process of the lab, on a core for which a thread of the application
+//! - a task that is neither the kernel's nor of one of those processes, on a core for which a thread of the application
 //!   waits, ready to run (one that is stopped, asleep or out of its quota waits for no core);
 //! - time that the hypervisor gave to somebody else while such a thread had the core or waited for it.
 //!
@@ -18,7 +18,7 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
 use tailsight_trace::{Event, Kind};
 
-use super::judge::Cover;
+use crate::Cover;
 
 /// From this part on a run is disturbed. A fault with half of the part of the tail that the rest of the machine leaves is
 /// its first cause as long as the rest has less than a third of it: (1 − d) / 2 > d.
@@ -26,14 +26,14 @@ pub const LIMIT: f64 = 1.0 / 3.0;
 /// With fewer messages there is no slowest 1 %.
 const LEAST: usize = 100;
 
-/// The part of other work in the slowest 1 % of messages.
+/// The part of other work in the slowest messages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Disturbance {
     /// Its part of their excess over the median message, 0 to 1.
     pub share: f64,
     /// Messages that were looked at.
     pub messages: usize,
-    /// Excess of the slowest 1 % over the median, ns.
+    /// Excess of the slowest over the median, ns.
     pub excess_ns: u64,
     /// Other programs' turns while the application waited for the core, whole recording, ns.
     pub tasks_ns: u64,
@@ -43,6 +43,7 @@ pub struct Disturbance {
 
 impl Disturbance {
     /// Whether the run counts as disturbed.
+    #[must_use]
     pub fn is_disturbed(&self) -> bool {
         self.share >= LIMIT
     }
@@ -51,13 +52,18 @@ impl Disturbance {
 /// Sorted, disjoint intervals.
 type Spans = Vec<(u64, u64)>;
 
-/// The part of the machine's other work. `ours` are pids of the lab's processes. `stolen` says whether stolen time is other
+/// The slowest 1 % of messages, which the lab diagnoses.
+pub const SLOWEST: f64 = 0.01;
+
+/// The part of the machine's other work in the `slowest` part (0 to 1) of the messages. `ours` are pids of the processes that belong to the experiment. `stolen` says whether stolen time is other
 /// work: not where the scenario itself makes the hypervisor work. `None` with too few messages.
+#[must_use]
 pub fn disturbance(
     tasks: &[TaskRow],
     cores: &[CpuEvents],
     ours: &BTreeSet<u32>,
     leg: &str,
+    slowest: f64,
     stolen: bool,
 ) -> Option<Disturbance> {
     let events = in_order(cores);
@@ -68,7 +74,7 @@ pub fn disturbance(
     lengths.sort_unstable_by_key(|(from, to)| to - from);
     let length = |(from, to): &(u64, u64)| to - from;
     let median = length(&lengths[lengths.len() / 2]);
-    let slow = &lengths[lengths.len() - lengths.len() / 100..];
+    let slow = &lengths[lengths.len() - (lengths.len() as f64 * slowest) as usize..];
     let whose = Whose::of(tasks, &events, ours);
     let (mut turns, mut theft) = (Spans::new(), Spans::new());
     for (cpu, core) in timeline(&events, &whose) {
@@ -178,7 +184,7 @@ fn after(one: u32, other: u32) -> bool {
 /// The owner of each thread.
 struct Whose {
     app: HashSet<u32>,
-    /// The lab's, and the kernel's.
+    /// The experiment's, and the kernel's.
     known: HashSet<u32>,
 }
 

@@ -59,17 +59,17 @@ fn recording(others: u64) -> Vec<CpuEvents> {
 #[test]
 fn the_share_is_what_other_programs_had_of_the_slowest_messages() {
     for (others, share, disturbed) in [(0, 0.0, false), (3, 0.3, false), (4, 0.4, true), (10, 1.0, true)] {
-        let found = disturbance(&tasks(), &recording(others), &ours(), "receive", true).unwrap();
+        let found = disturbance(&tasks(), &recording(others), &ours(), "receive", SLOWEST, true).unwrap();
         assert!((found.share - share).abs() < 1e-9, "{others}: {found:?}");
         assert_eq!(found.is_disturbed(), disturbed, "{others}: {found:?}");
         assert_eq!((found.messages, found.tasks_ns, found.stolen_ns), (1000, others * 300 * US, 0));
         assert_eq!(found.excess_ns, 10 * 300 * US);
     }
     // The whole stay holds the same wait; of the service leg nobody had anything.
-    assert!(disturbance(&tasks(), &recording(10), &ours(), "total", true).unwrap().is_disturbed());
-    let service = disturbance(&tasks(), &recording(10), &ours(), "service", true).unwrap();
+    assert!(disturbance(&tasks(), &recording(10), &ours(), "total", SLOWEST, true).unwrap().is_disturbed());
+    let service = disturbance(&tasks(), &recording(10), &ours(), "service", SLOWEST, true).unwrap();
     assert_eq!((service.share, service.excess_ns), (0.0, 0));
-    assert!(disturbance(&tasks(), &[], &ours(), "receive", true).is_none(), "no messages");
+    assert!(disturbance(&tasks(), &[], &ours(), "receive", SLOWEST, true).is_none(), "no messages");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_program_on_the_core_of_one_that_sleeps_or_is_throttled_disturbs_nobody() {
     });
     cores[0].events.extend(beside);
     cores[0].events.sort_by_key(|event| event.ts);
-    let found = disturbance(&tasks(), &cores, &ours(), "receive", true).unwrap();
+    let found = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, true).unwrap();
     assert_eq!((found.share, found.tasks_ns), (0.0, 0), "{found:?}");
 
     // Switched out while it would run on: it waits, unless its quota is used up.
@@ -143,10 +143,10 @@ fn stolen_time_counts_where_the_application_wants_the_core_and_where_it_is_not_t
     });
     cores[0].events.extend(stolen);
     cores[0].events.sort_by_key(|event| event.ts);
-    let found = disturbance(&tasks(), &cores, &ours(), "receive", true).unwrap();
+    let found = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, true).unwrap();
     assert!((found.share - 0.5).abs() < 1e-9 && found.is_disturbed(), "{found:?}");
     assert_eq!(found.stolen_ns, 10 * 150 * US);
-    let found = disturbance(&tasks(), &cores, &ours(), "receive", false).unwrap();
+    let found = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, false).unwrap();
     assert_eq!((found.share, found.stolen_ns), (0.0, 0));
 }
 

@@ -1,7 +1,5 @@
 //! How much of an interval others cover. In: intervals in ns, which may overlap. Out: sums of their parts.
 
-use tailsight_lab::truth::Interval;
-
 /// Intervals that do not overlap, in order, with the sums of their lengths: how much of any interval they cover.
 pub struct Cover {
     intervals: Vec<(u64, u64)>,
@@ -10,12 +8,8 @@ pub struct Cover {
 }
 
 impl Cover {
-    /// Of truth log entries.
-    pub(super) fn new<'a>(entries: impl Iterator<Item = &'a Interval>) -> Self {
-        Self::of(entries.map(|entry| (entry.begin_ns, entry.end_ns)).collect())
-    }
-
-    /// Of any intervals; those that overlap are joined.
+    /// Of intervals [from, to) in any order, ns; those that overlap are joined.
+    #[must_use]
     pub fn of(mut all: Vec<(u64, u64)>) -> Self {
         all.sort_unstable();
         let mut intervals: Vec<(u64, u64)> = Vec::new();
@@ -37,6 +31,7 @@ impl Cover {
     }
 
     /// What is covered.
+    #[must_use]
     pub fn intervals(&self) -> &[(u64, u64)] {
         &self.intervals
     }
@@ -52,6 +47,7 @@ impl Cover {
     }
 
     /// The covered part of [from, to), ns.
+    #[must_use]
     pub fn within(&self, from: u64, to: u64) -> u64 {
         self.until(to.max(from)) - self.until(from)
     }
