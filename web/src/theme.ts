@@ -43,12 +43,12 @@ export class Looks {
   /** A cause's name in words; of a row that is no cause, what it is. */
   name(i: number): string {
     const c = this.page.diagnosis.causes[i];
-    return this.named(i) ? this.page.titles[i] || c!.category : c ? c.category.replace("-", " ") : "none of the causes";
+    return this.named(i) ? this.page.titles[i] || this.page.categories[c!.category]! : c ? c.category.replace("-", " ") : "none of the causes";
   }
   title(i: number): string {
     if (!this.named(i)) return this.name(i);
     const c = this.page.diagnosis.causes[i]!;
-    return (c.name && c.name !== c.category ? this.name(i) + ", " : "") + c.category + " (" + c.role + ")";
+    return (c.name && c.name !== c.category ? this.name(i) + ", " : "") + this.page.categories[c.category] + " (" + c.role + ")";
   }
   color(i: number | null): string { return i !== null && this.coloured.has(i) ? ink("c" + this.coloured.get(i)) : ink("other"); }
   css(i: number | null): string { return i !== null && this.coloured.has(i) ? `var(--c${this.coloured.get(i)})` : "var(--other)"; }

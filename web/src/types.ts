@@ -62,7 +62,7 @@ export interface Curve { name: string; kind: "leg" | "stage"; messages: number; 
 export interface RowKey { leg: string; category: string; name: string; title: string; role: Role; reference_ns: number }
 export interface Page {
   verdict: string; lost: string; cost: string; percentiles: string[]; titles: string[]; chance_titles: string[]; typical_titles: string[];
-  slowest_titles: string[][]; contexts: Record<string, string>; roles: Record<Role, string>;
+  slowest_titles: string[][]; contexts: Record<string, string>; categories: Record<string, string>; roles: Record<Role, string>;
   requests: { protocol: string; pairing: string; classes: { name: string; messages: number; p50_ns: number; p99_ns: number | null; focus: number }[] } | null;
   meta: Meta; diagnosis: Diagnosis; messages: Columns; curves: Curve[];
   against: { run: string; legs: Record<string, Percentiles & { messages: number }>; curves: Curve[] } | null;

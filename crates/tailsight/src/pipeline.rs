@@ -118,7 +118,7 @@ pub fn chosen(
         && let Some(wide) = widened(least, options.focus)
     {
         options.remarks.push(format!(
-            "the focus {} holds {} of {n} complete messages, but a diagnosis needs {MIN_MESSAGES}: {} is explained \
+            "{} holds {} of {n} complete messages, but a diagnosis needs {MIN_MESSAGES}: {} is explained \
              instead; record longer \
              to explain a narrower slice",
             slice(options.focus),

@@ -104,7 +104,7 @@ export function Boxes({ store }: { store: Store }) {
       g.textBaseline = "middle"; g.textAlign = "left"; g.fillStyle = ink("ink"); g.globalAlpha = faint ? 0.45 : 1;
       g.fillText(fit(g, r.fn ? fnName(r.fn) : looks.name(r.cause), left(p.width) - 14 - indent), indent, y - 6);
       g.fillStyle = ink("soft");
-      g.fillText(fit(g, r.fn ? (r.fn.waits ? "waited in it" : "function, " + plural(r.fn.samples[0], "sample")) : d.page.diagnosis.causes[r.cause]!.category, left(p.width) - 14 - indent), indent, y + 8);
+      g.fillText(fit(g, r.fn ? (r.fn.waits ? "waited in it" : "function, " + plural(r.fn.samples[0], "sample")) : d.page.categories[d.page.diagnosis.causes[r.cause]!.category]!, left(p.width) - 14 - indent), indent, y + 8);
       g.strokeStyle = color; g.fillStyle = color; g.lineWidth = 1.4;
       line(g, x(r.low, p), y, x(r.q1, p), y); line(g, x(r.q3, p), y, x(r.high, p), y);
       for (const v of [r.low, r.high]) line(g, x(v, p), y - 5, x(v, p), y + 5);

@@ -36,7 +36,7 @@ export function Causes({ store }: { store: Store }) {
 
 function CauseRow({ store, cause: c, i, top, chosen, first }: { store: Store; cause: Cause; i: number; top: number; chosen: boolean; first: boolean }) {
   const { page } = store.data, looks = store.looks, named = looks.named(i);
-  const what = named ? [c.name && c.name !== c.category ? c.category + " on the " : "on the ", page.roles[c.role], c.inferred ? ", inferred" : ""].join("") : c.category === "unexplained" ? "what the recording cannot tell" : "may be chance";
+  const what = named ? [c.name && c.name !== c.category ? page.categories[c.category] + " on the " : "on the ", page.roles[c.role], c.inferred ? ", inferred" : ""].join("") : c.category === "unexplained" ? "what the recording cannot tell" : "may be chance";
   const name = named
     ? <button type="button" class="name" aria-pressed={chosen ? "true" : "false"} onClick={() => store.set({ cause: chosen ? null : i })}><b>{looks.name(i)}</b></button>
     : <b>{looks.name(i)}</b>;
@@ -61,7 +61,7 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
   return <tr class={"detail" + (named && c.share >= 0 ? "" : " less")}><td /><td colSpan={5}><div class="inner">
     {c.explanation && c !== firstCause(store) ? <p><Rich text={c.explanation} /></p> : null}
     {chance.length ? <details><summary>{"What was ruled out: " + plural(chance.length, "row") + " whose interval holds 0"}</summary><table class="paths"><tbody>{chance.map((r, k) =>
-      <tr><td>{store.data.page.chance_titles[k]}</td><td>{r.category + " on the " + store.data.page.roles[r.role]}</td><td class="num">{more(r.deviation_ns)}</td><td class="num">{duration(r.ci95_ns[0]) + " … " + duration(r.ci95_ns[1])}</td></tr>)}</tbody></table></details> : null}
+      <tr><td>{store.data.page.chance_titles[k]}</td><td>{store.data.page.categories[r.category] + " on the " + store.data.page.roles[r.role]}</td><td class="num">{more(r.deviation_ns)}</td><td class="num">{duration(r.ci95_ns[0]) + " … " + duration(r.ci95_ns[1])}</td></tr>)}</tbody></table></details> : null}
     {c.fix.length || evidence ? <details open={unfolded}><summary>{c.fix.length ? "Fix and evidence" : "Evidence"}</summary><div class="columns">
       {c.fix.length ? <div><h3>What removes it</h3><ul>{removers(c)}</ul></div> : null}
       {evidence ? <div><h3>Evidence</h3>{facts.map((f) => <p>{f}</p>)}
@@ -123,7 +123,7 @@ export function Groups({ store }: { store: Store }) {
   return <Section id="groups" title="The slow messages by what slowed them most">
     <Scroll label="Table of the slow messages by cause"><table class="causes"><Head cells={[["Mostly"], ["Messages in focus"], ["", true], ["Mean", true], ["The slowest of them"]]} /><tbody>{groups.map((g) => {
       const i = g.rank - 1;
-      return <tr class={looks.named(i) ? "" : "less"}><td class="what"><Swatch looks={looks} cause={i} /> <b>{looks.name(i)}</b>{looks.named(i) ? <small>{g.category + " on the " + page.roles[g.role]}</small> : null}</td>
+      return <tr class={looks.named(i) ? "" : "less"}><td class="what"><Swatch looks={looks} cause={i} /> <b>{looks.name(i)}</b>{looks.named(i) ? <small>{page.categories[g.category] + " on the " + page.roles[g.role]}</small> : null}</td>
         <td class="share"><Bar share={g.messages / all} top={1} color={looks.css(i)} /></td><td class="num">{count(g.messages)}</td><td class="num">{duration(g.mean_ns)}</td><td><button type="button" class="link" onClick={() => open(store, g.example)}>{"message " + count(g.example)}</button></td></tr>;
     })}</tbody></table></Scroll>
   </Section>;

@@ -107,7 +107,7 @@ function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }
   return <Scroll label="Table of the parts of the message"><table class="causes rows" id="message-rows">
     <thead><tr><th>Where its time went</th><th>This message, a reference message</th><th class="num">It has</th><th class="num">Usual</th><th class="num">More</th><th>Counts to</th></tr></thead>
     <tbody>{built.rows.filter((r) => !folds || all || !isSmall(r)).map((r) => <tr class={r.more < 0 ? "less" : ""} data-ns={r.ns} data-usual={r.reference}>
-      <td class="what"><b>{r.key.title || r.key.name}</b><small>{r.key.category + " on the " + page.roles[r.key.role] + ", " + r.key.leg + " leg"}</small></td>
+      <td class="what"><b>{r.key.title || r.key.name}</b><small>{page.categories[r.key.category] + " on the " + page.roles[r.key.role] + ", " + r.key.leg}</small></td>
       <td class="twobars" aria-hidden="true">{bar(r.ns, store.looks.css(r.cause))}{bar(r.reference, "var(--own)")}</td>
       <td class="num">{duration(r.ns)}</td><td class="num">{duration(r.reference)}</td><td class="num">{more(r.more)}</td>
       <td>{r.cause !== null ? <><Swatch looks={store.looks} cause={r.cause} /> {store.looks.name(r.cause)}</> : ""}</td></tr>)}

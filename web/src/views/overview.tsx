@@ -143,7 +143,7 @@ export function Typical({ store }: { store: Store }) {
   return <Section id="typical" title="Where a median message spends its time" lede={"The mean of the " + plural(t.messages, "message") + " around the median, " + duration(t.mean_ns) + ". It is compared with nothing: what every message waits for is in no difference, and so in no cause."}>
     <Scroll label="Table of the time of a median message"><table class="causes"><Head cells={[["What"], ["Share"], ["Per message", true]]} /><tbody>
       {big.map(([r, i]) => <>
-        <tr><td class="what"><b>{page.typical_titles[i]}</b><small>{(r.name && r.name !== r.category ? r.category + " on the " : "on the ") + page.roles[r.role] + ", " + r.leg + " leg"}</small></td>
+        <tr><td class="what"><b>{page.typical_titles[i]}</b><small>{(r.name && r.name !== r.category ? page.categories[r.category] + " on the " : "on the ") + page.roles[r.role] + ", " + r.leg}</small></td>
           <td class="share"><Bar share={r.share} top={top} color="var(--soft)" /></td><td class="num">{duration(r.mean_ns)}</td></tr>
         {(r.advice ?? []).map((text) => <tr class="detail"><td colSpan={3}><div class="inner"><p class="note"><Rich text={text} /></p></div></td></tr>)}
       </>)}

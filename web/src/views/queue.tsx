@@ -43,7 +43,7 @@ export function Pervasive({ store }: { store: Store }) {
   return <Section id="pervasive" title="The most pervasive causes at every percentile" lede="The part of the messages of each slice of the latencies that have more of a cause than a reference message; the five most pervasive of each slice.">
     <Scroll label="Table of the most pervasive causes"><table class="heatmap">
       <thead><tr><th>Cause</th>{slices.map((s) => <th class="num">{percentile(s.from) + "–" + percentile(s.to).slice(1)}</th>)}</tr><tr class="sub"><th>mean latency</th>{slices.map((s) => <th class="num">{duration(s.mean_ns)}</th>)}</tr></thead>
-      <tbody>{ranks.map((rank) => <tr><td class="what"><Swatch looks={looks} cause={rank - 1} /> {looks.name(rank - 1)}<small>{causes[rank - 1]!.category + " on the " + page.roles[causes[rank - 1]!.role]}</small></td>{slices.map((s) => {
+      <tbody>{ranks.map((rank) => <tr><td class="what"><Swatch looks={looks} cause={rank - 1} /> {looks.name(rank - 1)}<small>{page.categories[causes[rank - 1]!.category] + " on the " + page.roles[causes[rank - 1]!.role]}</small></td>{slices.map((s) => {
         const cell = s.causes.find((c) => c[0] === rank);
         return cell ? <td class="num heat" style={{ "--heat": (cell[1] * 55).toFixed(0) + "%" }} title={percent(cell[1]) + " of the messages have more of it than usual, " + more(cell[2]) + " in the mean"}>{Math.round(cell[1] * 100) + " %"}</td> : <td class="num heat none">·</td>;
       })}</tr>)}</tbody></table></Scroll>

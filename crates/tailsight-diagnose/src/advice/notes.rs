@@ -27,7 +27,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -
     out.extend(unseen(facts));
     out.extend(incomplete(diagnosis));
     if diagnosis.focus.messages < 100 && diagnosis.not_available.is_none() {
-        out.push(format!("the focus has only {} messages: the intervals are wide", diagnosis.focus.messages));
+        out.push(format!("only {} slow messages are compared: the intervals are wide", diagnosis.focus.messages));
     }
     out.extend(
         diagnosis.not_significant.iter().filter(|row| row.share >= RARE_BUT_LARGE).map(|row| uneven(row, diagnosis)),
@@ -46,7 +46,7 @@ pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -
         out.extend(compared(diagnosis, options));
     }
     if options.bootstrap_rounds == 0 {
-        out.push("no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation".into());
+        out.push("no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the time".into());
     }
     out
 }
@@ -114,7 +114,7 @@ fn incomplete(diagnosis: &Diagnosis) -> Option<String> {
 /// A large row that is no cause.
 fn uneven(row: &Cause, diagnosis: &Diagnosis) -> String {
     format!(
-        "{} has {:.0} % of the deviation, in {} of {} messages{}: which varies too much to be told from chance (its \
+        "{} has {:.0} % of the difference, in {} of {} messages{}: which varies too much to be told from chance (its \
          95 % interval \
          contains 0), so it is not listed as a cause; record longer",
         row.title(),
@@ -131,14 +131,18 @@ fn compared(diagnosis: &Diagnosis, options: &Options) -> Vec<String> {
     let (f, r) = (options.focus, options.reference);
     if diagnosis.against.is_none() && f.0 < r.1 && r.0 < f.1 {
         let slice = |s: (f64, f64)| format!("{}..{}", percent(s.0), percent(s.1));
-        out.push(format!("focus {} and reference {} share messages: differences look smaller", slice(f), slice(r)));
+        out.push(format!(
+            "{} and {}, which are compared, share messages: differences look smaller",
+            slice(f),
+            slice(r)
+        ));
     }
     let total = diagnosis.focus.mean_ns as i64 - diagnosis.reference.mean_ns as i64;
     if total == 0 {
-        out.push("focus and reference have the same mean: there is no deviation to explain".into());
+        out.push("both slices of messages have the same mean: there is no difference to explain".into());
     } else if total < 0 {
         out.push(format!(
-            "the focus is {} faster than the reference: shares are parts of that difference",
+            "these messages are {} faster than those that they are compared with: shares are parts of that difference",
             human(-total)
         ));
     }
@@ -166,8 +170,8 @@ pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
     let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0);
     if let Some((cause, fix)) = top.and_then(|c| Some((c, c.fix.first()?))) {
         let what = match cause.title() {
-            title if title == cause.name => format!("{title} ({})", cause.category),
-            title => format!("{} ({title})", cause.category),
+            title if cause.category.says(&title) => cause.category.words().to_owned(),
+            title => format!("{title} ({})", cause.category.words()),
         };
         // What tailsight fix can make is not told as a line of shell.
         match cause.actions.iter().find(|a| a.shell.contains(&0)) {

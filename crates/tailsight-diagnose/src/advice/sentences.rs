@@ -158,8 +158,8 @@ pub(crate) fn held(root: &[Root]) -> String {
 pub fn root_words(root: &Root) -> String {
     let function = root.functions.first().map_or(String::new(), |f| format!(" ▸ {}", f.name));
     match root.title() {
-        title if root.category.as_str() == title => title + &function,
-        title => format!("{} ({title}{function})", root.category),
+        title if root.category.says(&title) => root.category.words().to_owned() + &function,
+        title => format!("{} ({title}{function})", root.category.words()),
     }
 }
 

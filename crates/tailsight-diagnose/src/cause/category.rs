@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 macro_rules! categories {
-    ($($name:ident $id:literal,)*) => {
+    ($($name:ident $id:literal $words:literal,)*) => {
         /// A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Category {
@@ -24,23 +24,52 @@ macro_rules! categories {
                     Category::NotSignificant => "not-significant",
                 }
             }
+
+            /// What it is called in tables and sentences, as a noun: who or what had the time.
+            pub fn words(self) -> &'static str {
+                match self {
+                    $(Category::$name => $words,)*
+                    Category::NotSignificant => "not significant",
+                }
+            }
         }
     };
 }
 
 categories! {
-    Interference "interference", OsThreads "os-threads", ReceiveProcessing "receive-processing",
-    TransmitProcessing "transmit-processing", Interrupts "interrupts", HolBlocking "hol-blocking",
-    AppProcessing "app-processing", Runtime "runtime", BackendWait "backend-wait", WakeupDelay "wakeup-delay", NicDelay "nic-delay",
-    SoftirqDelay "softirq-delay", Paging "paging", LockWait "lock-wait", DiskWait "disk-wait", Throttled "throttled",
-    Stopped "stopped", TcpRecovery "tcp-recovery", ConnectionSetup "connection-setup", Steal "steal",
-    Profiler "profiler", Unexplained "unexplained",
+    Interference "interference" "another program",
+    OsThreads "os-threads" "a kernel thread",
+    ReceiveProcessing "receive-processing" "receiving packets",
+    TransmitProcessing "transmit-processing" "sending",
+    Interrupts "interrupts" "interrupts",
+    HolBlocking "hol-blocking" "other requests",
+    AppProcessing "app-processing" "the server itself",
+    Runtime "runtime" "its runtime",
+    BackendWait "backend-wait" "another server",
+    WakeupDelay "wakeup-delay" "waking up",
+    NicDelay "nic-delay" "the network card",
+    SoftirqDelay "softirq-delay" "a late softirq",
+    Paging "paging" "memory pages",
+    LockWait "lock-wait" "a lock",
+    DiskWait "disk-wait" "a disk",
+    Throttled "throttled" "its CPU quota",
+    Stopped "stopped" "stopped",
+    TcpRecovery "tcp-recovery" "lost packets",
+    ConnectionSetup "connection-setup" "a new connection",
+    Steal "steal" "the hypervisor",
+    Profiler "profiler" "the recording",
+    Unexplained "unexplained" "unexplained",
 }
 
 impl Category {
     /// Whether it names a cause, and not what is left without one.
     pub fn is_named(self) -> bool {
         !matches!(self, Category::Unexplained | Category::NotSignificant)
+    }
+
+    /// Whether a cause's name in words says no more than [`Category::words`]: a hypervisor is a hypervisor.
+    pub fn says(self, title: &str) -> bool {
+        title == self.as_str() || self.words().to_ascii_lowercase().ends_with(&title.to_ascii_lowercase())
     }
 
     /// Whether its causes are tasks of others, which are told as processes with their threads.
@@ -87,6 +116,21 @@ mod tests {
         let page = std::fs::read_to_string(page).expect("the book is beside the crate");
         let missing: Vec<_> = Category::ALL.into_iter().filter(|c| !page.contains(&format!("\n| `{c}` | `"))).collect();
         assert!(missing.is_empty(), "docs/reading-the-output.md has no example of {missing:?}");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/categories.md");
+        let page = std::fs::read_to_string(page).expect("the book is beside the crate");
+        let missing: Vec<_> =
+            Category::ALL.into_iter().filter(|c| !page.contains(&format!("\n| `{c}` | {} | ", c.words()))).collect();
+        assert!(missing.is_empty(), "docs/categories.md has no words for {missing:?}");
+    }
+
+    #[test]
+    fn a_title_that_its_words_say_already_is_not_said_again() {
+        assert!(Category::Steal.says("hypervisor") && Category::Throttled.says("cpu quota"));
+        assert!(Category::Stopped.says("stopped") && !Category::Interference.says("nginx"));
+        let mut words: Vec<&str> = Category::ALL.into_iter().map(Category::words).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), Category::ALL.len(), "each is told from the others");
     }
 
     #[test]

@@ -188,12 +188,12 @@ pub trait Titled {
         subject.map_or_else(|| name.to_owned(), |subject| title(category, subject, frames))
     }
 
-    /// The category, and in words whose or where, when that says more.
+    /// The category in words, and whose or where, when that says more: `another program: nginx`.
     fn with_category(&self) -> String {
         let (category, ..) = self.parts();
         match self.title() {
-            title if title == category.as_str() => title,
-            title => format!("{category} {title}"),
+            title if category.says(&title) => category.words().to_owned(),
+            title => format!("{}: {title}", category.words()),
         }
     }
 }

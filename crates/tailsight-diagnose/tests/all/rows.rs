@@ -300,7 +300,7 @@ fn fast_focus() {
     adds_up(&d);
     assert_eq!((d.causes[0].name.as_str(), d.causes[0].deviation_ns), ("wake-pending", -4_500));
     assert!(d.causes[0].fix.is_empty());
-    assert!(d.notes.iter().any(|n| n.contains("faster than the reference")), "{:?}", d.notes);
+    assert!(d.notes.iter().any(|n| n.contains("faster than those that they are compared with")), "{:?}", d.notes);
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn fixes_are_filled_in_with_their_undo() {
     );
     assert_eq!(
         d.next[0],
-        "try this against nginx (interference): keep nginx off core 1: tailsight fix 'run 1' 1 --leg receive"
+        "try this against nginx (another program): keep nginx off core 1: tailsight fix 'run 1' 1 --leg receive"
     );
     assert!(d.next.iter().any(|n| n.ends_with("tailsight report 'run 1'")), "{:?}", d.next);
     assert!(d.next.len() <= 3);
@@ -203,7 +203,7 @@ fn fixes_are_data_that_tailsight_fix_can_make() {
 
 #[test]
 fn notes_say_what_limits_the_diagnosis() {
-    assert_eq!(diagnosis(&options(), &facts()).notes, ["the focus has only 50 messages: the intervals are wide"]);
+    assert_eq!(diagnosis(&options(), &facts()).notes, ["only 50 slow messages are compared: the intervals are wide"]);
     let bad = RecordingFacts {
         lost_events: 10,
         clock_error_ns: 2_000,
@@ -224,8 +224,8 @@ fn notes_say_what_limits_the_diagnosis() {
             "without softirq_entry and softirq_exit, softirq time counts to what it interrupted",
             "without page_fault_user, page faults count to the code that took them",
             "clock error up to 2.00 us: ignore smaller differences",
-            "focus p50..p100 and reference p45..p55 share messages: differences look smaller",
-            "no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the deviation",
+            "p50..p100 and p45..p55, which are compared, share messages: differences look smaller",
+            "no intervals were asked for (0 bootstrap rounds): ci95_ns repeats the time",
         ]
     );
     let damaged = RecordingFacts { damaged: true, unseen_syncs: vec!["xfs".into()], ..bad.clone() };

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use tailsight_diagnose::model::LegLatency;
-use tailsight_diagnose::{CategoryTable, Diagnosis, Titled};
+use tailsight_diagnose::{Category, CategoryTable, Diagnosis, Titled};
 use tailsight_lifetime::{Leg, Lifetimes, OwnerId, PathSpan, Role};
 use tailsight_trace::RunMeta;
 use tailsight_trace::samples::Samples;
@@ -58,6 +58,15 @@ pub struct Input<'a> {
 /// Timelines in one element: few, so that the page unpacks it in some milliseconds.
 const A_BUNDLE: usize = 48;
 
+/// What each category is called.
+fn categories() -> BTreeMap<&'static str, &'static str> {
+    Category::ALL
+        .into_iter()
+        .chain([Category::NotSignificant])
+        .map(|category| (category.as_str(), category.words()))
+        .collect()
+}
+
 /// Most call stacks in the page; the smallest are left out.
 const MOST_STACKS: usize = 20_000;
 
@@ -77,6 +86,8 @@ struct Page<'a> {
     slowest_titles: Vec<Vec<String>>,
     /// What the contexts of `more` are in words.
     contexts: BTreeMap<&'a str, String>,
+    /// What the categories are called, by their ids.
+    categories: BTreeMap<&'static str, &'static str>,
     /// Names of the roles.
     roles: BTreeMap<&'static str, &'static str>,
     requests: Option<classes::Requests>,
@@ -160,6 +171,7 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
         typical_titles: d.typical.iter().flat_map(|t| &t.rows).map(Titled::title).collect(),
         slowest_titles: d.slowest.iter().map(|m| m.parts.iter().map(Titled::title).collect()).collect(),
         contexts: contexts(d),
+        categories: categories(),
         roles: timeline::roles(),
         requests: classes::requests(input),
         meta: input.meta,

@@ -1,6 +1,6 @@
 //! The table of causes on the terminal.
 //!
-//! In: the causes of a [`Diagnosis`]. Out: one line a cause: rank, share of the deviation, bar, time, core, category,
+//! In: the causes of a [`Diagnosis`]. Out: one line a cause: rank, share of the deviation, bar, time, core, category in words,
 //! name, messages hit. Rows under 1 % and those past the tenth are folded into one row with their sum, so that the
 //! shares on the screen still add up; `unexplained` and `not significant` are never folded, and the largest rows of the latter are named. Negative rows (what the focus had *less* of) are
 //! marked with a hollow bar and dimmed.
@@ -54,8 +54,10 @@ impl Row {
     fn of(cause: &Cause, focus: u64) -> Row {
         let unexplained = !is_named(cause);
         let chance = cause.category == Category::NotSignificant;
-        let category = if chance { clean(&cause.name) } else { cause.category.to_string() };
-        let mut name = clean(&cause.title()) + if cause.inferred { " (estimated)" } else { "" };
+        let category = if chance { clean(&cause.name) } else { cause.category.words().to_owned() };
+        let title = clean(&cause.title());
+        let mut name = if cause.category.says(&title) { String::new() } else { title };
+        name += if cause.inferred { " (estimated)" } else { "" };
         name += &counts(cause);
         name += &functions(cause);
         Row {
@@ -63,7 +65,7 @@ impl Row {
             share: cause.share,
             time: units::signed_duration(cause.deviation_ns),
             role: if unexplained { "" } else { role_name(cause.role) },
-            name: if name == category { String::new() } else { name },
+            name: name.trim_start().to_owned(),
             category,
             hit: if chance { String::new() } else { Row::hit(cause, focus) },
             dim: unexplained || cause.share < 0.0,

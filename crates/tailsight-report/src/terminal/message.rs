@@ -32,8 +32,11 @@ pub fn message_of(m: &Shown, d: &Diagnosis, style: &Style) -> String {
 
 /// Which message it is, and its rank.
 fn about(m: &Shown, style: &Style) -> Vec<String> {
-    let leg = if m.leg == tailsight_lifetime::Leg::Total { "all legs".into() } else { format!("{} leg", m.leg.name()) };
-    let head = format!("{}, message {}, {leg}: {}", clean(&m.app), m.id, units::duration(m.latency_ns));
+    let leg = match m.leg {
+        tailsight_lifetime::Leg::Total => String::new(),
+        leg => format!(", {} only", leg.name()),
+    };
+    let head = format!("{}, message {}{leg}: {}", clean(&m.app), m.id, units::duration(m.latency_ns));
     let apart = units::signed_duration(m.latency_ns as i64 - m.reference_ns as i64);
     let place = format!(
         "slower than {} of {}; the messages it is compared with take {} (difference {apart})",
@@ -128,7 +131,7 @@ fn row_line(row: &Row, d: &Diagnosis, style: &Style) -> String {
     };
     let left = format!(" {:>8}  ", plus(row.more_ns));
     let text = format!(
-        "{} ({}, {} leg; {}, usually {}{of})",
+        "{} ({}, {}; {}, usually {}{of})",
         clean(&row.with_category()),
         role_name(row.role),
         row.leg.name(),

@@ -136,11 +136,11 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
 
 fn headline(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> String {
     let leg = match d.leg {
-        Leg::Total => "all legs".to_owned(),
-        leg => format!("{} leg", leg_name(d, leg)),
+        Leg::Total => String::new(),
+        leg => format!(", {} only", leg_name(d, leg)),
     };
     let mut text = format!(
-        "{}, {leg}: {} of {}",
+        "{}{leg}: {} of {}",
         paint(style, "1", &clean(&d.app)),
         units::count(d.messages.complete),
         units::counted(d.messages.total, if counts_segments(d) { "segment" } else { "message" }),
@@ -281,11 +281,11 @@ pub(crate) fn explained(d: &Diagnosis) -> String {
 pub(crate) fn parts(of: &tailsight_diagnose::model::Coverage) -> String {
     let overall = units::percent(of.overall);
     if of.min >= 0.9995 {
-        return format!("{overall} of the deviation (in every message)");
+        return format!("{overall} of the difference (in every message)");
     }
     let (half, least) = (units::percent(of.p50), units::percent(of.min));
     let which = of.least.first().map_or(String::new(), |(id, _)| format!(", message {id}"));
-    format!("{overall} of the deviation (median message {half}, lowest {least}{which})")
+    format!("{overall} of the difference (median message {half}, lowest {least}{which})")
 }
 
 /// The messages in focus by their largest cause, a line each.
@@ -297,8 +297,8 @@ fn groups(d: &Diagnosis) -> Vec<String> {
                 largest if largest.is_empty() => "differences that may be chance".to_owned(),
                 largest => format!("differences that may be chance (the largest: {largest})"),
             },
-            category if c.name == category.as_str() => category.to_string(),
-            category => format!("{} ({category})", clean(&c.title())),
+            category if category.says(&c.title()) => category.words().to_owned(),
+            category => format!("{} ({})", clean(&c.title()), category.words()),
         };
         let (n, mean) = (units::count(c.messages), units::duration(c.mean_ns));
         format!("{n} mostly {name}, mean {mean}, e.g. message {} (tailsight show)", c.example)
