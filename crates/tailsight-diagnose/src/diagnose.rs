@@ -19,6 +19,7 @@ use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice, WorkBalance};
 use crate::more::{MoreInput, more};
+use crate::one_cause;
 use crate::phases::{self, overlaps::Ahead, root};
 use crate::queued::Walks;
 use crate::rows::attribution::Attribution;
@@ -85,9 +86,18 @@ pub fn diagnose_with(
     let others = inputs.against.map(|_| ranked(others, options.leg));
     let cohorts = Cohorts::of(&selection.ranked, others.as_deref(), options)?;
 
-    let analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
-    let (mut causes, not_significant, cause_of_row) = analysis.causes(mine);
+    let mut analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
+    let (mut causes, mut not_significant, mut cause_of_row) = analysis.causes(mine);
     analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
+    // That rows are one cause is known when their functions are.
+    let pairs = one_cause::pairs(&causes);
+    if !pairs.is_empty() {
+        let row_of = |cause: usize| cause_of_row.iter().position(|&of| of == cause).expect("each has a row");
+        let pairs: Vec<_> = pairs.into_iter().map(|(from, to)| (row_of(from), row_of(to))).collect();
+        analysis = analysis.joined(&pairs);
+        (causes, not_significant, cause_of_row) = analysis.causes(mine);
+        analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
+    }
     let mut diagnosis = Diagnosis {
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
@@ -269,6 +279,17 @@ impl<'a> Analysis<'a> {
             intervals,
             roots: OnceCell::new(),
         }
+    }
+
+    /// The same with some rows added to others: pairs (row, the one that it is added to).
+    fn joined(self, pairs: &[(usize, usize)]) -> Analysis<'a> {
+        let (options, both) = (self.options, self.cohorts.both());
+        let rows = self.rows.joined(pairs);
+        let attribution =
+            Attribution::new(self.lifetimes, options.leg, &self.profile, &rows, both, options.granularity_ns);
+        let draws = Draws::of(&attribution.focus, &attribution.reference, options.bootstrap_rounds, options.seed);
+        let intervals = draws.as_ref().map(Draws::intervals);
+        Analysis { rows, attribution, draws, intervals, roots: OnceCell::new(), ..self }
     }
 
     /// The row `unexplained`.

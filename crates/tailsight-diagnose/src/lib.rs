@@ -33,6 +33,7 @@ pub mod ideal;
 pub mod model;
 pub mod more;
 pub mod multiplexed;
+mod one_cause;
 mod options;
 pub mod phases;
 mod queued;

@@ -11,6 +11,7 @@ use super::data::{ADVICE, Pathology};
 use super::{Advisor, fill};
 use crate::cause::names::{Titled, base, did, waited};
 use crate::cause::{Category, Subject};
+use crate::functions::naming::without_arguments;
 use crate::glob;
 use crate::model::{Cause, Root, TypicalRow};
 
@@ -156,7 +157,7 @@ pub(crate) fn held(root: &[Root]) -> String {
 
 /// A root in words: what it is, then whose or where, and its first function.
 pub fn root_words(root: &Root) -> String {
-    let function = root.functions.first().map_or(String::new(), |f| format!(" ▸ {}", f.name));
+    let function = root.functions.first().map_or(String::new(), |f| format!(" ▸ {}", without_arguments(&f.name)));
     match root.title() {
         title if root.category.says(&title) => root.category.words().to_owned() + &function,
         title => format!("{} ({title}{function})", root.category.words()),

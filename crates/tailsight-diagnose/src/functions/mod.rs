@@ -7,7 +7,7 @@
 
 pub(crate) mod counted;
 pub(crate) mod faults;
-mod naming;
+pub mod naming;
 pub mod place;
 pub(crate) mod roots;
 pub mod runtimes;

@@ -162,14 +162,31 @@ impl Search<'_> {
     }
 }
 
+/// A function's name as readers know it, without the types of its arguments: `Journal::compact` of `Journal::compact(std::vector<int>&) const`.
+#[must_use]
+pub fn without_arguments(name: &str) -> &str {
+    let signature = name.trim_end_matches(" const");
+    let Some(arguments) = signature.strip_suffix(')') else { return name };
+    // Where the last parenthesis opens.
+    let mut open = 1;
+    let begin = arguments.char_indices().rev().find(|(_, c)| {
+        open += i32::from(*c == ')') - i32::from(*c == '(');
+        open == 0
+    });
+    match begin {
+        Some((at, _)) if at > 0 => name[..at].trim_end(),
+        _ => name,
+    }
+}
+
 /// A cause's sentence with what is known of the first function of `of`.
 pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &Runtimes) -> String {
     let share = (first.share * 100.0).round().clamp(0.0, 100.0);
-    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {caller}"));
+    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
     let between = |[before, after]: &[String; 2]| format!(" (without a name, between {before} and {after})");
     let inside = match (&first.between, &first.inside) {
         (Some(names), _) => between(names),
-        (None, Some(inside)) => format!(" (in {inside})"),
+        (None, Some(inside)) => format!(" (in {})", without_arguments(inside)),
         (None, None) => String::new(),
     };
     let how = match (first.how, first.chance) {
@@ -177,7 +194,7 @@ pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &
         (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
         (FunctionHow::More, _) => "more time than in the reference".to_owned(),
     };
-    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}: {how}", first.name);
+    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}: {how}", without_arguments(&first.name));
     if let Some(of) = &first.interpreter {
         let tells = runtimes.interpreter(of).and_then(|i| i.tells_when.as_ref());
         let how = tells.map_or_else(String::new, |how| format!("; {how}"));
@@ -215,6 +232,22 @@ fn is_library(frame: &FrameRow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_of_arguments_are_left_out_and_nothing_else() {
+        for (name, short) in [
+            ("node::InternalMakeCallback(node::Environment*, v8::Local<v8::Object>)", "node::InternalMakeCallback"),
+            ("Journal::compact(std::vector<int>&) const", "Journal::compact"),
+            ("(anonymous namespace)::parse(char const*)", "(anonymous namespace)::parse"),
+            ("handle(int)::{lambda()#1}::operator()() const", "handle(int)::{lambda()#1}::operator()"),
+            ("main.(*Server).handle", "main.(*Server).handle"),
+            ("(anonymous)", "(anonymous)"),
+            ("unbalanced)", "unbalanced)"),
+            ("rs::main::{{closure}}", "rs::main::{{closure}}"),
+        ] {
+            assert_eq!(without_arguments(name), short);
+        }
+    }
 
     #[test]
     fn what_programs_are_built_on_is_told_by_module_and_name() {

@@ -124,12 +124,23 @@ impl Rows {
             group: usize::MAX,
         };
         let rows = in_order(rows, total, noise, unexplained);
-
-        let mut row_of = vec![NONE; profile.focus.len()];
-        for (i, row) in rows.iter().enumerate() {
-            row.slots.iter().for_each(|&s| row_of[s] = i as u32);
-        }
+        let row_of = rows_of(&rows, profile.focus.len());
         Rows { rows, row_of, denominator, total, cohorts: (nf as f64, nr as f64) }
+    }
+
+    /// The same with each of some rows added to another one: pairs (row, the one that it is added to), of which no row is in both places.
+    pub fn joined(&self, pairs: &[(usize, usize)]) -> Rows {
+        let mut rows = self.rows.clone();
+        for &(from, to) in pairs {
+            let slots = std::mem::take(&mut rows[from].slots);
+            rows[to].slots.extend(slots);
+            rows[to].scaled += self.rows[from].scaled;
+            rows[to].inferred |= self.rows[from].inferred;
+        }
+        let unexplained = rows.pop().expect("there is always the last");
+        let kept = rows.into_iter().enumerate().filter(|(i, _)| pairs.iter().all(|(from, _)| from != i));
+        let rows = sorted(kept.map(|(_, row)| row).collect(), self.total, unexplained);
+        Rows { row_of: rows_of(&rows, self.row_of.len()), rows, ..*self }
     }
 
     /// The row of a slot that one of the cohorts met.
@@ -202,7 +213,19 @@ fn split(lifetimes: &Lifetimes, profile: &Profile, row: &Row, leaves: &[Leaf], n
 /// The rows without small ones, the largest part of the total first: of a negative total (a focus below its reference), the
 /// most negative. `unexplained` last.
 fn in_order(rows: Vec<Row>, total: i128, noise: i128, unexplained: Row) -> Vec<Row> {
-    let mut rows = fold(rows, |r| r.scaled.abs() < noise && r.scaled.abs() * 100 < total.abs());
+    sorted(fold(rows, |r| r.scaled.abs() < noise && r.scaled.abs() * 100 < total.abs()), total, unexplained)
+}
+
+/// The row of each of so many slots.
+fn rows_of(rows: &[Row], slots: usize) -> Vec<u32> {
+    let mut row_of = vec![NONE; slots];
+    for (i, row) in (0..).zip(rows) {
+        row.slots.iter().for_each(|&slot| row_of[slot] = i);
+    }
+    row_of
+}
+
+fn sorted(mut rows: Vec<Row>, total: i128, unexplained: Row) -> Vec<Row> {
     let part = |r: &Row| if total < 0 { r.scaled } else { -r.scaled };
     rows.sort_by(|a, b| (part(a), a.category, &a.name, a.role).cmp(&(part(b), b.category, &b.name, b.role)));
     rows.push(unexplained);

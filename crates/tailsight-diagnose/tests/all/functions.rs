@@ -80,6 +80,42 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
     assert_eq!(diagnosed(&slow, &samples, &options).causes[0].name, "mine locking");
 }
 
+/// A pool: half of the work of a slow message is on the thread that received it, half on another one that serves nobody. There were two rows
+/// of one function.
+#[test]
+fn one_function_on_two_threads_is_one_cause() {
+    let worker = Context::Sibling { comm: "worker".into() };
+    let owners = vec![owner(Context::Own, &[]), owner(worker, &[])];
+    let parts = (0..5_000u64).map(|i| {
+        let slow = i % 100 == 0;
+        let mut service = vec![a(0, 10_000 + i % 100 + if slow { 600_000 } else { 0 })];
+        service.extend(slow.then(|| a(1, 400_000)));
+        [vec![], service, vec![]]
+    });
+    let of = lifetimes(owners, parts.collect());
+    let slow = of.messages.iter().filter(|m| m.id % 100 == 0);
+    let of_both =
+        |m: &tailsight_lifetime::Message| (1..=10).map(|n| sample(m.recv_ns + n * 100_000, 0)).collect::<Vec<_>>();
+    // A core runs one thing at a time: none while a slow one is served.
+    let ordinary = of.messages.iter().filter(|m| m.id % 100 > 30).map(|m| sample(m.recv_ns + 1, 1));
+    let mut rows: Vec<SampleRow> = slow.flat_map(of_both).chain(ordinary).collect();
+    rows.sort_by_key(|row| row.ts_ns);
+    let frames = vec![frame("compact", "server", ""), frame("serve", "server", "")];
+    let samples = Samples { rows, stacks: vec![vec![0, 1], vec![1]], frames };
+    let d = diagnosed(&of, &samples, &Options { leg: Leg::Total, ..options() });
+    let first = &d.causes[0];
+    assert_eq!((first.category, first.name.as_str(), first.rank), (Category::AppProcessing, "user", 1), "{first:?}");
+    assert_eq!((first.functions[0].name.as_str(), first.messages), ("compact", 50));
+    assert!((990_000..=1_010_000).contains(&first.deviation_ns), "{}", first.deviation_ns);
+    assert!(d.causes[1..].iter().all(|cause| !cause.name.contains("worker")), "{:?}", d.causes);
+    let sum: i64 = d.causes.iter().map(|cause| cause.deviation_ns).sum();
+    assert_eq!(sum, d.focus.mean_ns as i64 - d.reference.mean_ns as i64);
+    assert_eq!(d.causes.last().unwrap().category, Category::Unexplained);
+    // Without samples nothing says that it is one.
+    let d = diagnosed(&of, &Samples::default(), &Options { leg: Leg::Total, ..options() });
+    assert!(d.causes.iter().any(|cause| cause.name == "worker (other thread)"), "{:?}", d.causes);
+}
+
 /// Bursts of 100 messages to one thread; the first of each tenth burst sorts for 1 ms, and those after it wait.
 fn bursts() -> Lifetimes {
     let place = |i: u64| ((i / 100).is_multiple_of(10), i % 100);
@@ -138,7 +174,7 @@ fn what_held_a_queue_is_followed_to_its_function() {
     let d = diagnosed(&of, &Samples { frames: gc, ..samples.clone() }, &options());
     let (root, text) = (&d.causes[0].root[0], &d.causes[0].explanation);
     assert_eq!((root.category, root.name.as_str()), (Category::Runtime, "Ruby collecting garbage"));
-    assert!(text.contains("; what held those: runtime (Ruby collecting garbage), on average "), "{text}");
+    assert!(text.contains("; what held those: its runtime (Ruby collecting garbage), on average "), "{text}");
     // Without samples there is the root and nothing else.
     let d = diagnosed(&of, &Samples::default(), &options());
     assert_eq!((d.causes[0].root.len(), d.causes[0].root[0].functions.len()), (1, 0));

@@ -177,7 +177,7 @@ fn the_root_of_a_queue_is_what_held_the_message_in_front() {
     assert!(
         first
             .explanation
-            .contains("; what held those: paging (page fault), on average 1.00 ms more than usual in each of "),
+            .contains("; what held those: memory pages (page fault), on average 1.00 ms more than usual in each of "),
         "{first:?}"
     );
 }

@@ -5,6 +5,7 @@
 //! shares on the screen still add up; `unexplained` and `not significant` are never folded, and the largest rows of the latter are named. Negative rows (what the focus had *less* of) are
 //! marked with a hollow bar and dimmed.
 
+use tailsight_diagnose::functions::naming::without_arguments;
 use tailsight_diagnose::model::Cause;
 use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Role;
@@ -105,7 +106,7 @@ fn counts(cause: &Cause) -> String {
 fn functions(cause: &Cause) -> String {
     cause.functions.first().map_or(String::new(), |first| {
         let share = units::percent(first.share.clamp(0.0, 1.0));
-        format!(" ▸ {} {share}", cut(&clean(&first.name), LONGEST_FUNCTION))
+        format!(" ▸ {} {share}", cut(&clean(without_arguments(&first.name)), LONGEST_FUNCTION))
     })
 }
 

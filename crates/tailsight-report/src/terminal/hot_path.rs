@@ -3,6 +3,7 @@
 //! In: a diagnosis. Out: a heading, its functions where there are several, and about five lines, the innermost
 //! function last; nothing where the run has no samples for it.
 
+use tailsight_diagnose::functions::naming::without_arguments;
 use tailsight_diagnose::model::{Cause, FunctionHow, FunctionPart, HotFrame};
 use tailsight_diagnose::{Category, Diagnosis};
 
@@ -92,8 +93,12 @@ fn line(frame: &HotFrame, depth: usize, skipped: &str, style: &Style) -> String 
         ("", module) => format!("  {}", clean(module)),
         (source, _) => format!("  {}", clean(source)),
     };
-    let text =
-        format!("{:>6}  {}{skipped}{}{place}", units::percent(frame.share), "  ".repeat(depth), clean(&frame.name));
+    let text = format!(
+        "{:>6}  {}{skipped}{}{place}",
+        units::percent(frame.share),
+        "  ".repeat(depth),
+        clean(without_arguments(&frame.name))
+    );
     cut(&text, style.columns())
 }
 
@@ -105,7 +110,11 @@ fn beside(function: &FunctionPart) -> String {
     };
     let does =
         function.runtime.as_ref().map_or(String::new(), |r| format!(" ({} is {})", clean(&r.of), clean(&r.does)));
-    format!("  also {} {}{does}: {how}", units::percent(function.share.clamp(0.0, 1.0)), clean(&function.name))
+    format!(
+        "  also {} {}{does}: {how}",
+        units::percent(function.share.clamp(0.0, 1.0)),
+        clean(without_arguments(&function.name))
+    )
 }
 
 #[cfg(test)]
