@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -300,14 +300,28 @@ fn a_server_in_another_network_namespace_is_on_this_host() {
         return tailsight_testing::skip("needs root for network namespaces");
     }
     let pair = Pair::create("here").unwrap();
+    // An address that no other pair of namespaces has: tests beside this one have servers at the usual one.
+    let address = format!("10.77.254.{}", 1 + std::process::id() % 250);
+    let ip = |namespace: &str, words: &str| {
+        let status = Command::new("ip").args(["-n", namespace]).args(words.split_whitespace()).status().unwrap();
+        assert!(status.success(), "ip -n {namespace} {words}");
+    };
+    ip(pair.server.name(), &format!("address add {address}/32 dev lo"));
+    ip(pair.client.name(), &format!("route add {address}/32 via {SERVER_V4}"));
     let is_here = || {
-        let target: tailsight_load::Endpoint = format!("tcp://{SERVER_V4}:1").parse().unwrap();
+        let target: tailsight_load::Endpoint = format!("tcp://{address}:1").parse().unwrap();
         pair.client.run(|| target.is_here()).unwrap()
     };
     // A namespace without a process serves nobody.
     assert!(!is_here());
     let mut inside = pair.server.command("sleep").arg("30").spawn().unwrap();
-    let found = is_here();
+    // It is inside once `ip` has become it, which other programs may delay.
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut found = is_here();
+    while !found && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+        found = is_here();
+    }
     inside.kill().unwrap();
     inside.wait().unwrap();
     assert!(found);
