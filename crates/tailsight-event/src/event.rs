@@ -190,7 +190,7 @@ kinds! {
     FunctionBegin = 90, "uprobe, fentry of --uprobe, --usdt, --function", "aux: function flags; a: index into run.json's traced.functions | position of the user stack << 32 (plus a number of the run's own; only differences mean anything); b: goroutine, likewise";
     /// It leaves that function.
     FunctionEnd = 91, "uprobe, uretprobe, fexit of --uprobe, --usdt, --function", "as FunctionBegin";
-    /// A function was entered too often and is not recorded from here on.
+    /// A function was entered too often and is not recorded from here on. Only in older runs; run.json has the time as `off_ns`.
     FunctionOff = 92, "uprobe, fentry of --uprobe, --usdt, --function", "a: index into run.json's traced.functions; b: calls in the last tenth of a second";
     /// A thread of the target turns to another goroutine, only where functions of a Go program are traced.
     RoutineSwitch = 93, "uprobe of runtime.execute, runtime.schedule", "b: goroutine as in FunctionBegin, 0: to none";

@@ -122,13 +122,7 @@ pub struct Effective {
     pub settled: bool,
 }
 
-/// Effective sample size for the `q` quantile at confidence `level`. `None` where the series is too short.
-pub fn effective_size(series: &[f64], q: f64, level: f64) -> Option<Effective> {
-    let threshold = quantile(&sorted(series.to_vec()), q)?;
-    effective_size_at(series, threshold, level)
-}
-
-/// The same about a threshold that is known already.
+/// Effective sample size for the quantile at `threshold`, at confidence `level`. `None` where the series is too short.
 pub fn effective_size_at(series: &[f64], threshold: f64, level: f64) -> Option<Effective> {
     let n = series.len();
     let above: Vec<f64> = series.iter().map(|x| f64::from(u8::from(*x > threshold))).collect();

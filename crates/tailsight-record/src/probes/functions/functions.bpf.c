@@ -2,7 +2,7 @@
 /* Functions that the user names, from their begin to each of their ends.
  * hooks: none of their own; uprobes at places in the target's files (--uprobe, --usdt), fentry and fexit (--function), attached by
  * mod.rs and only when asked for
- * events: FunctionBegin, FunctionEnd, FunctionOff, RoutineSwitch
+ * events: FunctionBegin, FunctionEnd, RoutineSwitch
  *
  * Which function it is comes as the cookie of the attachment. Processes that are not the target's take the trap and nothing else. A
  * function that is called too often turns itself off; the recorder then takes its breakpoints away. */
@@ -32,7 +32,7 @@ const volatile __u32 function_secret = 0; /* added to positions, so that they sa
 #define TENTH_NS 100000000ULL
 
 /* Whether a begin counts: the function is on and was not called too often. */
-static __always_inline bool function_begins(struct function *f, __u64 who, __u32 index)
+static __always_inline bool function_begins(struct function *f)
 {
 	__u64 now = bpf_ktime_get_ns(), window = now / TENTH_NS;
 	if (f->window != window) {
@@ -43,15 +43,14 @@ static __always_inline bool function_begins(struct function *f, __u64 who, __u32
 	__sync_fetch_and_add(&f->calls, 1);
 	if (calls <= function_limit)
 		return true;
-	if (!__sync_val_compare_and_swap(&f->off_ns, 0, now))
-		emit_of(who, TS_FUNCTION_OFF, 0, index, calls, 0);
+	__sync_val_compare_and_swap(&f->off_ns, 0, now);
 	return false;
 }
 
 static __always_inline int function_hit(__u64 who, __u32 index, bool end, __u16 flags, __u32 position, __u64 routine)
 {
 	struct function *f = &functions[index & COOKIE_FUNCTION];
-	if (f->off_ns || (!end && !function_begins(f, who, index)))
+	if (f->off_ns || (!end && !function_begins(f)))
 		return 0;
 	emit_of(who, end ? TS_FUNCTION_END : TS_FUNCTION_BEGIN, flags, pair(index, position), routine, 0);
 	return 0;
