@@ -250,7 +250,11 @@ impl Look<'_> {
                 found.push((process, threads));
             }
         }
-        if found.iter().any(|(process, _)| seen.contains(&process.pid)) {
+        let are_there = found.iter().any(|(process, _)| seen.contains(&process.pid));
+        if !are_there && !seen.is_empty() && runs_anything(comm) {
+            return Err(Error::NoSuchThread { comm: format!("{comm} that the run saw") });
+        }
+        if are_there {
             let all = found.len();
             found.retain(|(process, _)| seen.contains(&process.pid));
             match all - found.len() {
@@ -401,4 +405,14 @@ pub(crate) fn key(place: &Place) -> Place {
         }
         other => other,
     }
+}
+
+/// Whether a program runs others' scripts: processes of its name have nothing in common, so that one that comes later may be anybody's.
+fn runs_anything(comm: &str) -> bool {
+    const INTERPRETERS: [&str; 14] = [
+        "python", "node", "java", "ruby", "perl", "php", "bash", "sh", "dash", "zsh", "beam.smp", "dotnet", "lua",
+        "Rscript",
+    ];
+    let name = comm.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    INTERPRETERS.iter().any(|is| name == *is || comm == *is)
 }

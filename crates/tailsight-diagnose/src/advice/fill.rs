@@ -146,6 +146,10 @@ impl Fill<'_> {
         };
         match self.who {
             Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
+            // Not by name: every script of an interpreter is called so.
+            Some(who) if who.pids.len() == who.processes as usize => {
+                Value::Known(format!("for p in {}; do ls /proc/$p/task; done", joined(&who.pids, " ")))
+            }
             Some(_) => named("", 3).map(|leaders| format!("for p in $({leaders}); do ls /proc/$p/task; done")).into(),
             None => named("task/[0-9]*/", 5).into(),
         }

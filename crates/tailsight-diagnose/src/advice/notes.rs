@@ -167,7 +167,14 @@ pub fn estimated(estimates: &Estimates) -> Vec<String> {
 pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
     let run = fill::quote(&facts.run);
     let mut out = vec![];
-    let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0);
+    let segments = crate::multiplexed::counts_segments(diagnosis);
+    if segments {
+        out.push(
+            "measure requests at the client, or by traces of the application: here only the time until segments are received is known"
+                .into(),
+        );
+    }
+    let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0 && !segments);
     if let Some((cause, fix)) = top.and_then(|c| Some((c, c.fix.first()?))) {
         let what = match cause.title() {
             title if cause.category.says(&title) => cause.category.words().to_owned(),

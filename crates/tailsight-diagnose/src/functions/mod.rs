@@ -237,7 +237,11 @@ impl Search<'_> {
             cause.hot_path = self.hot_path(&tree, parts[first.1], &scale);
         }
         cause.functions = merged(found.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
-        cause.fix.extend(cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix));
+        if let Some(fix) = cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix) {
+            // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
+            let first = cause.actions.iter().flat_map(|action| &action.shell).max().map_or(0, |last| last + 1);
+            cause.fix.insert(first.min(cause.fix.len()), fix);
+        }
         self.as_runtime(cause);
         if let Some(first) = cause.functions.first() {
             cause.explanation = sentence(&cause.explanation, "it", first, &self.options.runtimes);

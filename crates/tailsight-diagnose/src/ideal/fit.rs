@@ -42,6 +42,10 @@ pub struct Fit {
     pub kernel_ns: u64,
     /// See `user_ns`.
     pub receive_ns: u64,
+    /// What the application's threads that received no message ran, over the messages, ns: no part of the service time, for what of it is work
+    /// for requests no event tells.
+    #[serde(default)]
+    pub others_ns: u64,
     /// Receive processing has cores of its own: it is no part of the service time, and every message has this much, ns, more.
     pub apart_ns: u64,
     /// How many messages are served at once.
@@ -149,6 +153,7 @@ pub fn fit(lifetimes: &Lifetimes, work: &Work, known: &Known) -> Result<Fit, Err
         user_ns,
         kernel_ns,
         receive_ns,
+        others_ns: each(work.others_ns),
         apart_ns,
         workers,
         queues,

@@ -101,7 +101,7 @@ fn what_is_rare_but_large_has_a_note() {
     assert!(cause(&d, "disk-wait").is_none(), "{:?}", d.causes);
     let disk = d.not_significant.iter().find(|c| c.category.as_str() == "disk-wait").unwrap();
     assert_eq!((disk.messages, (100.0 * disk.share).round()), (1, 43.0), "{disk:?}");
-    let note = d.notes.iter().find(|n| n.contains("43 % of the deviation")).expect("a note");
+    let note = d.notes.iter().find(|n| n.contains("43 % of the difference")).expect("a note");
     assert!(
         note.contains("in 1 of 80 messages, most in message 2000: which varies too much to be told from chance"),
         "{note}"

@@ -45,6 +45,10 @@ pub struct Ready {
     pub peer: u32,
     /// The message whose call is open on it; [`NOBODY`]: not known.
     pub of: u32,
+    /// When a call was sent of which it is not known whose it is; 0: no such call is open on it.
+    pub sent: u64,
+    /// The server, for other requests than the one that waits: index into the run's symbols.
+    pub for_others: u32,
 }
 
 /// What was found, by message in order of arrival.
@@ -57,11 +61,20 @@ pub struct Found {
     pub readies: Vec<Ready>,
     /// Names of servers: symbols behind those of the run.
     pub names: Vec<String>,
+    /// By message: when the first of the calls was sent that may be its own, of those of which it is not known whose they are; 0: all may.
+    /// Empty where none are unknown.
+    own_from: Vec<u64>,
     /// Calls whose waits are not known, because several requests were under way on their connection at a time.
     pub unknown: u64,
 }
 
 impl Found {
+    /// Whether an answer to a call of which it is not known whose it is, sent at that time, may be for this message. It cannot, if the call was
+    /// sent before the message was received, or if as many as a message of this run has were sent later.
+    pub fn may_be_for(&self, m: &Message, sent: u64) -> bool {
+        sent >= m.recv_ns && self.own_from.get(m.id as usize).is_none_or(|&from| sent >= from)
+    }
+
     /// The calls of a message, in order, none inside another.
     pub fn calls(&self, message: u32) -> &[Call] {
         match self.offsets.get(message as usize..message as usize + 2) {
@@ -245,7 +258,7 @@ impl Peers {
         if let Some(open) = call.and_then(|c| self.calls.get_mut(c as usize)) {
             open.ready_next = event.ts;
         }
-        self.readies.push(Ready { peer: connection.peer, of: NOBODY });
+        self.readies.push(Ready { peer: connection.peer, of: NOBODY, sent: 0, for_others: connection.peer });
         self.ready_of.push(call);
         self.readies.len() as u32
     }
@@ -298,7 +311,7 @@ impl Peers {
             }
         }
         waits.sort_unstable_by_key(|&(id, c)| (id, c.from, c.to));
-        let mut out = Found { names: self.names, unknown, ..Found::default() };
+        let mut out = Found { unknown, ..Found::default() };
         if !waits.is_empty() {
             out.offsets.reserve(order.len() + 1);
             let mut next = waits.into_iter().peekable();
@@ -316,14 +329,16 @@ impl Peers {
             }
             out.offsets.push(out.calls.len() as u32);
         }
-        out.readies = self.readies;
-        for (ready, call) in out.readies.iter_mut().zip(&self.ready_of) {
-            let connections = &self.connections;
-            let is_shared = |c: &&Open| connections.get(&c.key).is_some_and(|connection| connection.shared);
-            let known = call.map(|c| &self.calls[c as usize]).filter(|c| !is_shared(c));
-            ready.of = known.map_or(NOBODY, |c| kept(c.of));
+        let mut readies = std::mem::take(&mut self.readies);
+        for (ready, call) in readies.iter_mut().zip(std::mem::take(&mut self.ready_of)) {
+            let Some(call) = call.map(|c| self.calls[c as usize]) else { continue };
+            ready.of = if self.is_shared(&call.key) { NOBODY } else { kept(call.of) };
+            if ready.of == NOBODY {
+                (ready.sent, ready.for_others) = (call.sent, self.for_other_requests(ready.peer));
+            }
         }
-        out
+        let own_from = self.own_from(messages, order, |id| out.calls(id).len());
+        Found { readies, own_from, names: self.names, ..out }
     }
 
     /// Whether requests of several messages were under way on a connection at once, at any time.
@@ -355,8 +370,39 @@ impl Peers {
 
     /// The symbol of what a message waits for if all connections to a server are in use.
     fn free_connection_to(&mut self, peer: u32) -> u32 {
+        self.said_of(peer, |server| format!("a free connection to {server}"))
+    }
+
+    /// The symbol of an answer of a server that is for other messages than the one that waits.
+    fn for_other_requests(&mut self, peer: u32) -> u32 {
+        self.said_of(peer, |server| format!("{server}, for other requests"))
+    }
+
+    /// As [`Found::own_from`]. A message makes as many calls as messages of this run do on average, rounded up; a message for which no
+    /// connection of a pool is free waits while others' calls are answered, and its own come last. `known`: how many of a message's are known.
+    fn own_from(&self, messages: &[Message], order: &[u32], known: impl Fn(u32) -> usize) -> Vec<u64> {
+        let is_unknown = |c: &&Open| c.received != 0 && (c.of == NOBODY || self.is_shared(&c.key));
+        let mut unknown: Vec<(u64, u64)> = self.calls.iter().filter(is_unknown).map(|c| (c.received, c.sent)).collect();
+        if unknown.is_empty() {
+            return Vec::new();
+        }
+        unknown.sort_unstable();
+        let answered = self.calls.iter().filter(|c| c.received != 0).count();
+        let served = messages.iter().filter(|m| m.send_ns > m.recv_ns).count();
+        let usual = answered.div_ceil(served.max(1));
+        let of = |(id, &i): (u32, &u32)| {
+            let m = &messages[i as usize];
+            let Some(left) = usual.checked_sub(known(id)).filter(|left| *left > 0) else { return u64::MAX };
+            let until = unknown.partition_point(|(received, _)| *received <= m.send_ns);
+            let within = unknown[..until].iter().rev().take_while(|(received, _)| *received >= m.recv_ns);
+            within.filter(|(_, sent)| *sent >= m.recv_ns).take(left).map(|(_, sent)| *sent).min().unwrap_or(0)
+        };
+        (0..).zip(order).map(of).collect()
+    }
+
+    fn said_of(&mut self, peer: u32, say: impl Fn(&str) -> String) -> u32 {
         let Some(server) = peer.checked_sub(self.first).and_then(|i| self.names.get(i as usize)) else { return peer };
-        let name = format!("a free connection to {server}");
+        let name = say(server);
         let (names, first) = (&mut self.names, self.first);
         *self.by_name.entry(name).or_insert_with_key(|name| {
             names.push(name.clone());
@@ -485,6 +531,40 @@ fn name_of(key: FlowKey, sockets: &[SocketRow]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A loop with one connection to the server behind serves three messages, of whose calls it is not known whose they are. Six answers of
+    /// 3 ms to others were "19 ms of waiting for the server", whose longest answer took 4.5 ms.
+    #[test]
+    fn as_many_unknown_answers_are_a_message_s_as_messages_have_on_average() {
+        let message = |id, recv_ns, send_ns| Message { id, recv_ns, send_ns, ..Message::default() };
+        let messages = [message(0, 10, 100), message(1, 11, 200), message(2, 12, 300)];
+        let key = FlowKey { addrs: 1, ports: 2, proto: 0 };
+        let call = |sent, received| Open {
+            of: NOBODY,
+            key,
+            sent,
+            sender: 7,
+            pieces: false,
+            in_line: false,
+            left: sent,
+            ready: received,
+            ready_next: 0,
+            received,
+            receiver: 7,
+            last: received,
+            peer: 0,
+        };
+        let peers = Peers { calls: vec![call(15, 90), call(95, 190), call(195, 290)], ..Peers::default() };
+        let found =
+            |known: usize| Found { own_from: peers.own_from(&messages, &[0, 1, 2], |_| known), ..Found::default() };
+        let may = |found: &Found, sent: u64| messages.map(|m| found.may_be_for(&m, sent));
+        assert_eq!(may(&found(0), 15), [true, false, false]);
+        assert_eq!(may(&found(0), 95), [true, true, false]);
+        assert_eq!(may(&found(0), 195), [true; 3]);
+        // Sent before any of them was received; and where the one call of each is known.
+        assert_eq!(may(&found(0), 9), [false; 3]);
+        assert_eq!(may(&found(1), 195), [false; 3]);
+    }
 
     #[test]
     fn a_server_behind_is_named_by_its_process_where_that_is_of_this_host() {

@@ -430,11 +430,13 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             && self.serves(focus, tid, released)
     }
 
-    /// The server whose packet ended a sleep, if the packet may have been for this message.
+    /// The server whose packet ended a sleep, if the packet may have been for this message, or it is not known for which it was.
     fn ended_by(&self, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
         let ready = self.scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
-        let mine = ready.of == NOBODY || focus.message == NOBODY || ready.of == focus.message;
-        mine.then_some(Frame::Peer { symbol: ready.peer })
+        let known_of_another = ready.of != NOBODY && focus.message != NOBODY && ready.of != focus.message;
+        let message = self.scan.messages.get(focus.message as usize);
+        let for_others = message.is_some_and(|m| ready.sent != 0 && !self.scan.peers.may_be_for(m, ready.sent));
+        (!known_of_another).then_some(Frame::Peer { symbol: if for_others { ready.for_others } else { ready.peer } })
     }
 
     /// A thread slept from `from` to `to` and `tid` woke it. If `tid` itself slept meanwhile, or waited for a thread that did,

@@ -260,6 +260,8 @@ impl Scanner<'_> {
             }
             Kind::Send => self.sent(event),
             Kind::PeerRecv => self.peer_recv(event),
+            // A handler cannot wait for a page: what faults in one is a copy that gives up, such as that of a sample's stack.
+            Kind::FaultKernel if self.is_interrupted(cpu) => {}
             Kind::FaultUser | Kind::FaultKernel => self.faults.fault(event),
             Kind::SyscallEnter => self.busy_periods.enters(event.tid, event.a as u32, event.ts),
             Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),

@@ -158,7 +158,7 @@ impl Scanner<'_> {
     }
 
     /// Whether the thread of this core is interrupted: what is sent then is not in a call of its.
-    fn is_interrupted(&self, cpu: u16) -> bool {
+    pub(super) fn is_interrupted(&self, cpu: u16) -> bool {
         let core = &self.cores[usize::from(cpu)];
         !core.segments.is_empty() && self.tree.within(core.node()).interrupt
     }

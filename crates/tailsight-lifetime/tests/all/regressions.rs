@@ -274,3 +274,25 @@ fn a_core_that_became_idle_unseen_was_unknown_to_the_thread_that_waited_for_it()
     assert_eq!(pending, 400 + 10, "from the wake-up to the interrupt, and from its end to the switch");
     assert_eq!(received_in(&analysis, |context, _| *context == Context::Unknown), 0);
 }
+
+/// The copy of a sample's stack faulted in the clock's interrupt and gave up, and 29 % of a slow message became page faults that the server
+/// had never taken.
+#[test]
+fn what_faults_in_an_interrupt_is_no_page_fault_of_the_server() {
+    let fault = |ts, kind| event(ts, kind, 0, SERVER, [0, 0, 0]);
+    let serving = |faults: &[Event]| {
+        let ends = [
+            event(1, Kind::SchedSwitch, 0, 0, [u64::from(SERVER) << 32, 0, 0]),
+            recv(700, 0, 150, 50),
+            event(900, Kind::Send, 0, SERVER, [1, PORTS | 550 << 32, 50 | 9 << 32]),
+        ];
+        let mut all = [&ends[..], faults].concat();
+        all.sort_by_key(|event| event.ts);
+        analyse(vec![all, arriving()]).lifetimes.faults
+    };
+    let clock =
+        [event(800, Kind::VectorEntry, 0, SERVER, [0, 0, 0]), event(810, Kind::VectorExit, 0, SERVER, [0, 0, 0])];
+    assert_eq!(serving(&[clock[0], fault(805, Kind::FaultKernel), clock[1]]).iter().sum::<u32>(), 0);
+    // In a system call it is one, and in user space.
+    assert_eq!(serving(&[fault(805, Kind::FaultKernel), fault(806, Kind::FaultUser)]), [2]);
+}

@@ -89,8 +89,9 @@ impl Recording<'_> {
 
     /// Takes the last readings, measures the hooks and detaches them.
     fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
+        let ends_ns = self.ends_ns();
         let Prepared { meta, loaded, buffers, cpus, tracing, background, .. } = &mut self.ready;
-        meta.end_ns = clocks::monotonic_ns();
+        meta.end_ns = clocks::monotonic_ns().min(ends_ns);
         self.clock.rows.push(clocks::compare());
         if let Some(sampling) = &mut self.sampling {
             sampling.stop_taking(meta.end_ns);

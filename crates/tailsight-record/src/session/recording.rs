@@ -220,6 +220,12 @@ impl<'a> Recording<'a> {
         }
     }
 
+    /// When a recording of a given length ends, CLOCK_MONOTONIC ns: what comes later is not kept, however late the recorder gets a core.
+    pub(super) fn ends_ns(&self) -> u64 {
+        let length = self.ready.options.duration;
+        length.map_or(u64::MAX, |length| self.ready.meta.start_ns.saturating_add(length.as_nanos() as u64))
+    }
+
     /// Time until the end, where one is given.
     fn left(&self) -> Option<Duration> {
         let options = self.ready.options;
@@ -264,9 +270,10 @@ impl<'a> Recording<'a> {
         self.last.fill = (now, fullest);
         if urgent || (long && (fullest >= DRAIN_EVENTS || now - self.last.drain > Duration::from_secs(1))) {
             let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
+            let ends_ns = self.ends_ns();
             let Prepared { loaded, buffers, writer, background, .. } = &mut self.ready;
             let work = (!urgent).then(|| background.work(HURRY));
-            self.drain.drain(loaded, buffers, writer, u64::MAX, most);
+            self.drain.drain(loaded, buffers, writer, ends_ns, most);
             drop(work);
             self.nearly_full += u64::from(urgent);
             self.drain.drains += 1;

@@ -173,6 +173,9 @@ pub(super) fn percentile_without(
     Some(format!("p99 {} → {} [{}, {}]", time(*was), time(*is), time(low), time(high)))
 }
 
+/// What threads that received nothing ran is said from this part of the service time on.
+const OTHERS: f64 = 0.25;
+
 /// The ideal's results beside a diagnosis; nothing where there are none.
 pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     let Some(ideal) = &d.ideal else { return String::new() };
@@ -180,9 +183,18 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
     let workers =
         if ideal.model.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", ideal.model.workers) };
+    // Of a pool that computes for requests this would be inherent, of a thread that compacts it would not: no event tells.
+    let others = if ideal.model.others_ns as f64 > OTHERS * ideal.model.service_ns as f64 {
+        format!(
+            ", or work of the threads that received no message: these ran {} per message, of which nothing is in the ideal",
+            time(ideal.model.others_ns)
+        )
+    } else {
+        String::new()
+    };
     let inherent = format!(
         "Inherent: an ideal server with the same arrivals ({workers}, {} per message, {:.0} % busy) would also take {} \
-         ({:.1} %) of these {}; the other {} is excess",
+         ({:.1} %) of these {}; the other {} is excess{others}",
         time(ideal.model.service_ns),
         ideal.model.utilisation * 100.0,
         time(focus.inherent_ns),

@@ -217,7 +217,11 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
         Some(behind) => format!(". They waited behind {behind}. Because:"),
         None => ". Because:".to_owned(),
     };
-    format!("{focus} take {mean}, {apart} {word} than {reference}{because}")
+    let said = format!("{focus} take {mean}, {apart} {word} than {reference}{because}");
+    if counts_segments(d) {
+        return format!("Only receiving is known here, not how long requests take: many share a connection. {said}");
+    }
+    said
 }
 
 /// Of a first cause that is a queue: which messages were ahead. Those that something held, or many.

@@ -137,7 +137,7 @@ fn hurried(run: &RunMeta) -> String {
         return String::new();
     }
     format!(
-        ", which did not give way to other work {}",
+        ", whose work could not wait any longer for an idle core {}",
         if times == 1 { "once".into() } else { units::counted(times, "time") }
     )
 }
