@@ -34,7 +34,7 @@ fn beside(fault: Fault, schedule: &'static str, strength: f64) -> Step {
 
 /// What the machine itself does to an application in which nothing is wrong; all of it is checked in the raw events. The
 /// last two are the message's own way through the stack, and the recording.
-const MACHINE: &[Cause] = &[
+pub(super) const MACHINE: &[Cause] = &[
     any("interference"),
     any("os-threads"),
     any("steal"),

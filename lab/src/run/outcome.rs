@@ -4,6 +4,7 @@ use serde::Serialize;
 use tailsight_testbed::disturbed::Disturbance;
 
 use super::judge::{Coverage, Named, Score, Share};
+use super::modern::Taken;
 use super::peel::Peeled;
 use super::scenario::{Cause, Scenario};
 
@@ -49,6 +50,8 @@ pub struct ScenarioResult {
     pub lost_events: u64,
     /// The client's latency, ns: p50, p99, max.
     pub client_ns: Option<[u64; 3]>,
+    /// How a user would take the answer, where that is judged.
+    pub taken: Option<Taken>,
     /// Where there is a fault: whether the first cause of the total leg is right, with and without other work.
     pub peeled: Option<Peeled>,
 }
@@ -96,6 +99,7 @@ impl ScenarioResult {
             breaks: 0,
             lost_events: 0,
             client_ns: None,
+            taken: None,
             peeled: None,
         }
     }

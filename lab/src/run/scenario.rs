@@ -6,8 +6,13 @@ use tailsight_lab::faults::Fault;
 use tailsight_lab::probe::{Plan, ProbeProtocol};
 use tailsight_testbed::netns::SERVER_V4;
 
+use super::modern::{Reading, Stream};
+
 /// The port of the lab's servers.
 pub const PORT: u16 = 7000;
+
+/// The leg that `diagnose` takes by itself.
+pub const DEFAULT_LEG: &str = "default";
 
 /// The port of the backend.
 pub const BEHIND_PORT: u16 = 7100;
@@ -47,6 +52,9 @@ pub enum App {
     Memcached,
     /// One of the lab's programs in other languages (`lab/programs`), on core 0: 128 bytes in, the same 128 bytes out.
     Program(Program),
+    /// A server of Debian's with a configuration of ours, on core 0: nothing is added to its command line, and it is ready when its port
+    /// accepts.
+    Configured(Program),
     /// PostgreSQL, all of its processes on core 0.
     Postgres {
         /// Settings, each `name=value`.
@@ -94,6 +102,8 @@ pub enum Load {
     Probe(Plan),
     /// `get`s a second from memcached.
     Gets(f64),
+    /// The product's load generator, every sample kept. The address is filled in.
+    Product(Vec<Stream>),
 }
 
 /// A fault. Faults begin before the recording and end after it.
@@ -129,6 +139,10 @@ pub enum Step {
     Behind(&'static str),
     /// A limit of the memory controller for the application, bytes.
     MemoryLimit(u64),
+    /// A server that the application asks, on the client's core, at [`BEHIND_PORT`] of the loopback device.
+    Backend(Program),
+    /// A second client, in the client's namespace and on its core.
+    Client(Program),
 }
 
 /// How the true share of a cause is known, independently of any recording.
@@ -190,12 +204,17 @@ pub struct Scenario {
     pub may: Option<Vec<Cause>>,
     /// Causes of known share.
     pub truth: Vec<Truth>,
+    /// How a user would take the answer, where that is judged in more than two outcomes.
+    pub reading: Option<Reading>,
 }
 
 impl Scenario {
     /// What is expected first, in words.
     pub fn expected(&self) -> String {
         let words = |c: &Cause| format!("{} {}", c.category, c.name).trim().to_owned();
+        if let Some(reading) = &self.reading {
+            return reading.expected();
+        }
         if self.expect.is_empty() {
             return "nothing of the application".to_owned();
         }
@@ -231,5 +250,6 @@ pub fn scenario(name: &'static str, about: &'static str, steps: Vec<Step>, expec
         function: None,
         may: None,
         truth: Vec::new(),
+        reading: None,
     }
 }

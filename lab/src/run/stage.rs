@@ -25,12 +25,13 @@ use tailsight_lab::truth::{Interval, TruthLog};
 use tailsight_lab::wire::Stamps;
 use tailsight_testbed::load::{self, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
-use tailsight_testbed::process::{pin_thread, spawn_tied};
+use tailsight_testbed::process::{children_of, pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, PostgresOpts, Server, postgres_installed};
 
 use super::cgroup::{self, Place};
+use super::modern;
 use super::programs;
-use super::scenario::{App, BEHIND_PORT, Load, PORT, Scenario, Step};
+use super::scenario::{App, BEHIND_PORT, DEFAULT_LEG, Load, PORT, Program, Scenario, Step};
 use super::state::State;
 use super::stop::{Stop, installed};
 
@@ -142,9 +143,10 @@ pub fn run(lab: &Lab, state: &mut State, scenario: &Scenario, seed: u64, folder:
     rig.settings(state, scenario, &places, pid)?;
     rig.load(scenario, seed)?;
     rig.faults(state, scenario, pid)?;
-    rig.rest(WARM)?;
+    let (warm, duration) = scenario.reading.as_ref().map_or((WARM, lab.duration), |_| (modern::WARM, modern::DURATION));
+    rig.rest(warm)?;
     let run = folder.join("run");
-    rig.record(state, pid, &run, (!scenario.until_enough).then_some(lab.duration))?;
+    rig.record(state, pid, &run, (!scenario.until_enough).then_some(duration))?;
     let (samples, outcomes) = rig.end()?;
     let truth = rig.truth()?;
     drop(rig);
@@ -188,13 +190,17 @@ fn check(lab: &Lab, scenario: &Scenario) -> Result<BTreeMap<&'static str, Place>
                 installed("nft")?;
                 continue;
             }
+            Step::Backend(program) | Step::Client(program) => {
+                programs::check(program)?;
+                continue;
+            }
             _ => continue,
         };
         places.insert(controller, cgroup::find(controller).map_err(Stop::NotRun)?);
     }
     match &scenario.app {
         App::Memcached => installed("memcached")?,
-        App::Program(program) => programs::check(program)?,
+        App::Program(program) | App::Configured(program) => programs::check(program)?,
         App::Postgres { .. } => postgres_installed().map_err(|e| Stop::NotRun(e.to_string()))?,
         App::Own(_) => {}
     }
@@ -241,6 +247,13 @@ impl Rig<'_> {
 
     /// Starts the backend, which the application asks over the loopback device of its namespace.
     fn behind(&mut self, state: &mut State, scenario: &Scenario) -> anyhow::Result<()> {
+        for step in &scenario.steps {
+            if let Step::Backend(program) = step {
+                ip(&["-n", self.pair.server.name(), "link", "set", "lo", "up"])?;
+                let command = self.program(program, "backend", BEHIND_PORT, true)?;
+                self.start(state, command, CLIENT_CPU, "backend")?;
+            }
+        }
         let stall = scenario.steps.iter().find_map(|s| if let Step::Behind(stall) = s { Some(*stall) } else { None });
         let Some(stall) = stall else { return Ok(()) };
         ip(&["-n", self.pair.server.name(), "link", "set", "lo", "up"])?;
@@ -248,6 +261,45 @@ impl Rig<'_> {
         command.args(["serve", "backend", "--stall", stall, "--port", &BEHIND_PORT.to_string()]);
         command.arg("--truth").arg(self.log("lab-backend")?);
         self.start(state, command, CLIENT_CPU, "lab-backend").map(drop)
+    }
+
+    /// A program that says `ready`, built in a folder of its own, in the server's namespace or the client's. Its log is the run's if there is
+    /// no other one.
+    fn program(&self, program: &Program, name: &str, port: u16, at_server: bool) -> anyhow::Result<Command> {
+        let folder = programs::build(program, &self.folder.join(name))?;
+        let log = self.folder.join(programs::LOG);
+        let ns = if at_server { &self.pair.server } else { &self.pair.client };
+        let mut command = ns.command(Path::new(program.run[0]));
+        command.current_dir(folder).args(&program.run[1..]).arg(port.to_string()).arg(log).arg(program.mode);
+        Ok(command)
+    }
+
+    /// Starts a server of Debian's and waits until its port accepts.
+    fn configured(&mut self, state: &mut State, program: &Program) -> anyhow::Result<u32> {
+        let folder = programs::build(program, &self.folder)?;
+        let words = self.folder.join("server.output");
+        let file = || File::options().create(true).append(true).open(&words);
+        let mut command = self.pair.server.command(Path::new(program.run[0]));
+        command.current_dir(folder).args(&program.run[1..]).stdin(Stdio::null()).stdout(file()?).stderr(file()?);
+        let child = spawn_tied(command, Some(SERVER_CPU), Signal::SIGKILL)?;
+        let pid = child.id();
+        self.children.push(child);
+        state.process(pid)?;
+        let (deadline, address) = (Instant::now() + START, SocketAddr::new(SERVER_V4, PORT));
+        let accepts = || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok();
+        while !self.pair.server.run(accepts)? {
+            let said = || std::fs::read_to_string(&words).unwrap_or_default();
+            self.alive().with_context(|| format!("{} did not start: {}", program.run[0], said().trim()))?;
+            if Instant::now() > deadline {
+                bail!("{} did not accept within {} s", program.run[0], START.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // A worker does not end with its parent when that is killed.
+        for worker in children_of(pid) {
+            state.process(worker)?;
+        }
+        Ok(pid)
     }
 
     /// Starts what is recorded.
@@ -269,6 +321,7 @@ impl Rig<'_> {
                 command.current_dir(folder).args(&program.run[1..]).args([&port, &log]).arg(program.mode);
                 self.start(state, command, SERVER_CPU, "server")
             }
+            App::Configured(program) => self.configured(state, program),
             App::Own(arguments) => {
                 let mut command = self.pair.server.command(&self.lab.program);
                 command.arg("serve").args(
@@ -345,7 +398,7 @@ impl Rig<'_> {
                     let opts = NginxOpts { cpu: Some(SERVER_CPU), ..NginxOpts::default() };
                     self.real(state, |ns| Server::nginx(ns, opts))?;
                 }
-                Step::Behind(_) | Step::Fault { .. } => {}
+                Step::Behind(_) | Step::Backend(_) | Step::Client(_) | Step::Fault { .. } => {}
             }
         }
         Ok(())
@@ -357,8 +410,13 @@ impl Rig<'_> {
         let pages =
             scenario.steps.iter().find_map(|step| if let Step::Nginx(rate) = step { Some(*rate) } else { None });
         let mut workloads = Vec::new();
-        let mut plan = None;
+        let (mut plan, mut streams) = (None, Vec::new());
         match &scenario.load {
+            Load::Product(with) => {
+                let relayed = scenario.steps.iter().any(|step| matches!(step, Step::Relay { .. }));
+                let address = if relayed { std::net::Ipv4Addr::new(10, 78, 0, 1).into() } else { SERVER_V4 };
+                streams = with.iter().map(|stream| stream.plan(SocketAddr::new(address, PORT), seed)).collect();
+            }
             Load::Probe(with) => plan = Some(probe::Plan { seed, ..with.clone() }),
             Load::Gets(rate) => {
                 let addr = SocketAddr::new(SERVER_V4, MemcachedOpts::default().port);
@@ -373,7 +431,10 @@ impl Rig<'_> {
         let body = move || -> anyhow::Result<Measured> {
             pair.client.enter_thread()?;
             pin_thread(CLIENT_CPU)?;
-            let samples = plan.map(|plan| probe::run(&plan, LONGEST, &stop)).transpose()?.unwrap_or_default();
+            let mut samples = plan.map(|plan| probe::run(&plan, LONGEST, &stop)).transpose()?.unwrap_or_default();
+            if !streams.is_empty() {
+                samples = modern::load(streams, LONGEST, &stop)?;
+            }
             let outcomes =
                 if workloads.is_empty() { Vec::new() } else { load::run(&workloads, LONGEST / 3, false, &stop)? };
             Ok((samples, outcomes))
@@ -385,6 +446,10 @@ impl Rig<'_> {
     /// Starts the fault programs.
     fn faults(&mut self, state: &mut State, scenario: &Scenario, pid: u32) -> anyhow::Result<()> {
         for step in &scenario.steps {
+            if let Step::Client(program) = step {
+                let command = self.program(program, "client", PORT, false)?;
+                self.start(state, command, CLIENT_CPU, "client")?;
+            }
             let Step::Fault { fault, schedule, strength, on_server, task } = step else { continue };
             let name = task.map_or_else(|| fault.task(), str::to_owned);
             let mut command = self.lab.fault(*fault, schedule, *strength);
@@ -505,7 +570,9 @@ fn diagnose(lab: &Lab, run: &Path, leg: &str, folder: &Path) -> anyhow::Result<(
         command.args(arguments).arg(run).stdin(Stdio::null());
         command.output().context("cannot run tailsight")
     };
-    let output = tailsight(&["diagnose", "--json", "--leg", leg])?;
+    let arguments: &[&str] =
+        if leg == DEFAULT_LEG { &["diagnose", "--json"] } else { &["diagnose", "--json", "--leg", leg] };
+    let output = tailsight(arguments)?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     std::fs::write(folder.join("diagnosis.json"), &output.stdout)?;
     let diagnosis = match output.status.code() {

@@ -22,7 +22,8 @@ const KNOWN: &[&str] = &["lab", "nginx", "memcached", "redis-server", "tailsight
 
 /// The line of a run for the terminal.
 pub fn line(outcome: &ScenarioResult) -> String {
-    let mut line = format!("{:<18} {:>2} {:<12}", outcome.scenario, outcome.repeat, word(outcome.verdict));
+    let verdict = outcome.taken.map_or_else(|| word(outcome.verdict), super::modern::Taken::word);
+    let mut line = format!("{:<18} {:>2} {verdict:<12}", outcome.scenario, outcome.repeat);
     for cause in outcome.causes.iter().take(2) {
         let _ = write!(line, " {} {} ({}) {:.0} %;", cause.category, cause.name, cause.role, cause.share * 100.0);
     }

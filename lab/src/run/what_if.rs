@@ -76,7 +76,7 @@ struct Round {
 pub fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
     let asked_all = args.scenarios.iter().any(|name| name == "all");
     let mut scenarios = Vec::new();
-    for scenario in choose(&args.scenarios, measurable())? {
+    for scenario in choose(&args.scenarios, measurable(), Vec::new())? {
         match without_fault(&scenario) {
             Some(off) => scenarios.push((scenario, off)),
             None if asked_all => {}
