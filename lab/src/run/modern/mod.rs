@@ -394,7 +394,7 @@ INSERT INTO lab VALUES (1, 0), (2, 0), (3, 0);
         with_truth(
             redis(
                 "redis-keys",
-                "Redis: a client asks for the keys that match a pattern, 20 times a second, which looks at 20,000 keys",
+                "Redis: a client asks for the keys that match a pattern, 20 times a second, which looks at 80,000 keys",
                 programs::REDIS_KEYS,
                 0.0,
                 &[OWN_WORK, QUEUE.behind(&["app-processing"])],
@@ -417,7 +417,7 @@ INSERT INTO lab VALUES (1, 0), (2, 0), (3, 0);
         with_truth(
             redis(
                 "redis-pipeline",
-                "Redis: another client sends 50 commands at once, 60 times a second",
+                "Redis: another client sends 50 commands that sort at once, 60 times a second",
                 programs::REDIS_PIPELINE,
                 0.0,
                 &[OWN_WORK, QUEUE],
