@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use tailsight_lab::truth::Interval;
 use tailsight_testbed::disturbed;
 use tailsight_trace::Run;
 use tailsight_units::parse;
@@ -242,7 +243,11 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
         && !forbidden.iter().any(|cause| cause.share >= judge::TOO_MUCH)
         && (scenario.may.is_none() || found.absent.is_empty());
     let (coverage, owned) = judge::coverage(diagnosis);
-    let taken = scenario.reading.as_ref().map(|reading| reading.of(scenario, diagnosis, &causes, &found.absent));
+    let inside = |entry: &&Interval| recorded.0 <= entry.begin_ns && entry.end_ns <= recorded.1;
+    let logged = take.truth.get(programs::TASK).into_iter().flatten().filter(inside);
+    let longest_ns = logged.map(|entry| entry.end_ns - entry.begin_ns).max();
+    let taken =
+        scenario.reading.as_ref().map(|reading| reading.of(scenario, diagnosis, &causes, &found.absent, longest_ns));
     Ok(ScenarioResult {
         verdict: taken.map_or(if right { Score::Right } else { Score::Wrong }, modern::Taken::score),
         reason: None,
