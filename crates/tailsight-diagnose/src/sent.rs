@@ -40,6 +40,9 @@ pub fn transmit_name(entry: &BTreeMap<String, String>) -> &'static str {
     }
 }
 
+/// Waits for answers are not said where more than one in so many requests to other servers have an unknown one.
+const UNKNOWN: u64 = 20;
+
 /// What the application sent by itself; `None` when that was nothing.
 pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
     let of = |kind| {
@@ -60,13 +63,15 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
         };
         peers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         peers.truncate(PEERS);
+        let biased = kind == SentKind::Request && lifetimes.unknown_backend_calls * UNKNOWN > all.len() as u64;
         Some(SentCalls {
             calls: all.len() as u64,
             complete: ns.len() as u64,
             bytes: all.iter().map(|s| u64::from(s.bytes)).sum(),
             transmit_ns: percentiles(&mut ns),
             answered: waits.len() as u64,
-            wait_ns: percentiles(&mut waits),
+            // Connections that requests share are those with the slow answers: what is known of the others is no sample of all.
+            wait_ns: if biased { BTreeMap::new() } else { percentiles(&mut waits) },
             peers,
         })
     };

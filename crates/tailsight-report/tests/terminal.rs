@@ -75,6 +75,7 @@ fn the_first_sentence_follows_a_queue_to_its_root() {
         {"category": "paging", "name": "page fault", "role": "A", "mean_ns": 1_000_000, "share": 0.9, "messages": 3},
     ]))
     .expect("the contract");
+    queue.share = 0.6;
     d.causes.insert(0, queue);
     let text = diagnosis(&d, &plain(140));
     assert!(text.contains("They waited behind messages that were held by memory pages (page fault)."), "{text}");
@@ -85,6 +86,13 @@ fn the_first_sentence_follows_a_queue_to_its_root() {
         serde_json::from_value(json!({"focus": 75.2, "reference": 8.7, "ids": []})).expect("the contract");
     let text = diagnosis(&d, &plain(140));
     assert!(text.contains("They waited behind more messages than usual (75.2, usually 8.7). Because:"), "{text}");
+    // 2.6 of 888 ms: "held by memory pages", where nearly all had no known owner.
+    d.causes[0].share = 0.003;
+    assert!(!diagnosis(&d, &plain(140)).contains("waited behind"));
+    let last = d.causes.len() - 1;
+    (d.causes[last].share, d.causes[last].explanation) = (0.99, "the owner of this time is unknown: 953 ms".into());
+    assert!(diagnosis(&d, &plain(140)).contains("\nthe owner of this time is unknown: 953 ms\n"));
+    (d.causes[0].share, d.causes[last].share) = (0.6, 0.01);
     d.causes[0].root[0].of_wait = Some(1.2);
     assert!(diagnosis(&d, &plain(140)).contains("that were held by memory pages (page fault)"));
     // Not a queue first: no such sentence.

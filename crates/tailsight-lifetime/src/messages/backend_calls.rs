@@ -139,6 +139,8 @@ pub struct Peers {
     /// Calls whose sender still runs on, by thread.
     leaving: FxHashMap<u32, Vec<u32>>,
     calls: Vec<Open>,
+    /// Sends on connections that requests were known to share by then.
+    on_shared: u64,
     /// The call that was open when a connection was made readable, by number of the [`Ready`] less one.
     ready_of: Vec<Option<u32>>,
     readies: Vec<Ready>,
@@ -212,6 +214,7 @@ impl Peers {
             self.connections.insert(key, connection);
         }
         if connection.shared {
+            self.on_shared += 1;
             return;
         }
         if working.is_some_and(|working| passes_several_on(working, messages, event.c_lo())) {
@@ -294,7 +297,7 @@ impl Peers {
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
         let mut waits: Vec<(u32, Call)> = vec![];
-        let unknown = self.calls.iter().filter(|c| self.is_shared(&c.key)).count() as u64;
+        let unknown = self.calls.iter().filter(|c| self.is_shared(&c.key)).count() as u64 + self.on_shared;
         for c in self.calls.iter().filter(|c| c.received != 0 && kept(c.of) != NOBODY && !self.is_shared(&c.key)) {
             let m = &messages[c.of as usize];
             // Answered before the other server was: nobody waited for it.

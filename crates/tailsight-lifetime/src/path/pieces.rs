@@ -109,6 +109,8 @@ pub struct Focus {
     pub(super) setup: bool,
     /// Why another thread is followed: the sleep of the message's own thread that it ended.
     pub(super) because: Option<Frame>,
+    /// Where in the program that sleep was, if it was in a call in which servers wait for work; 0: not known.
+    pub(super) place: u32,
     /// Other threads that are known to have worked for this message, each with a time at which it did.
     pub(super) mine: [(u32, u64); 2],
     /// A sleep of the thread that began before this was a wait for work.
@@ -140,6 +142,7 @@ impl Focus {
             handoff: None,
             setup: false,
             because: None,
+            place: 0,
             mine: [(0, 0); 2],
             since: 0,
             until: 0,

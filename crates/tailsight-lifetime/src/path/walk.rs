@@ -291,7 +291,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     return self.thread(waker.tid, at, to, focus, depth + 1);
                 }
                 let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
-                let focus = Focus { because: focus.because.or(why), followed: true, until: ended, ..focus };
+                let place = if focus.because.is_none() && waits { place } else { focus.place };
+                let focus = Focus { because: focus.because.or(why), place, followed: true, until: ended, ..focus };
                 return self.follow_waker(waker.tid, (from, to), focus, (how, depth + 1));
             }
             // A thread that waited for this message would have been woken by the hand-off.
@@ -307,13 +308,15 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             let focus = Focus { because: Some(sleep_frame(how)), followed: true, until: ended, ..focus };
             return self.worked_at(answerer, (from, to), focus, how);
         }
-        // It waits for another server's answer for an earlier message.
+        // It waits for another server's answer, or for a time, for an earlier message.
+        let holds_up = syscalls::waits_for_data(how.nr)
+            || from < focus.own_from && syscalls::wait(how.nr) == Some(syscalls::Wait::Time);
         let ahead = depth == 0
             && focus.because.is_none()
             && (from < focus.own_from || from < focus.answered && self.serves(&focus, focus.tid, since))
             && !how.uninterruptible
             && !how.io
-            && syscalls::waits_for_data(how.nr)
+            && holds_up
             && busy_periods::serving(&self.scan.busy_periods, focus.tid, since);
         let owner = match focus.because {
             None if ahead => self.owners.ahead_asleep(how, by),
@@ -327,8 +330,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     && matches!(because, Frame::SleepIn { nr, .. } if nr == how.nr);
                 let polls = syscalls::polls(how.nr) && !self.holds_for_its_client(&focus, focus.tid, how, focus.until);
                 if queued || !serves && polls && matches!(because, Frame::SleepIn { .. }) {
-                    // A thread that polls holds no lock.
-                    self.owners.blocked(how, by)
+                    // A thread that polls holds no lock, unless the message's own thread is known to have waited for one where it slept.
+                    let place = if focus.place == 0 { how.place } else { focus.place };
+                    self.owners.blocked(Sleep { place, ..how }, by)
                 } else {
                     self.owners.waited_asleep(focus.tid, (because, serves), how, by, names)
                 }

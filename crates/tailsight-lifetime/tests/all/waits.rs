@@ -27,6 +27,7 @@ const FLOCK: u64 = 73;
 pub(super) const FUTEX: u64 = 202;
 pub(super) const EPOLL: u64 = 281;
 pub(super) const NANOSLEEP: u64 = 35;
+const CLOCK_NANOSLEEP: u64 = 230;
 pub(super) const LOCAL_TIMER: u16 = 0;
 
 pub(super) fn request(ts: u64, ports: u64) -> Vec<Event> {
@@ -229,6 +230,30 @@ fn the_call_that_passes_two_requests_on_at_once_is_nobody_s() {
     // As many bytes as both requests have, and the bytes of a question of the server's own.
     let unknown = |bytes| passing_on(bytes).lifetimes.unknown_backend_calls;
     assert_eq!((unknown(100), unknown(10)), (1, 0));
+}
+
+/// A thread sleeps for a time while it serves a message, and another one of its waits to be received: "took longer itself" was said of both.
+#[test]
+fn a_message_behind_one_that_sleeps_for_a_time_waits_for_that_one() {
+    let serving = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, CLOCK_NANOSLEEP),
+        waking(5_000_000, 0, ONE),
+        switch(5_000_010, 0, ONE, 0),
+        send(5_000_100, A, ONE),
+        recv(5_000_200, B, ONE),
+        send(5_000_300, B, ONE),
+    ];
+    let mut network = [request(10, A), request(1_000_000, B)].concat();
+    network.sort_by_key(|event| event.ts);
+    let analysis = analyse(vec![serving, network]);
+    let asleep = |recv_ns, leg| {
+        let path = path(&analysis, recv_ns, leg);
+        path.into_iter().find(|s| s.2.contains("clock_nanosleep")).expect("a sleep").2
+    };
+    assert_eq!(asleep(20, Leg::Service), "blocked/sleep:clock_nanosleep");
+    assert_eq!(asleep(5_000_200, Leg::Receive), "ahead/sleep:clock_nanosleep");
 }
 
 /// A timer of the runtime ended the wait: somebody polled, nobody held anything, no server was asked.

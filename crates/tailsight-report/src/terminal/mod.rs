@@ -97,7 +97,10 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
             wrap(&text, style.columns(), "").into_iter().for_each(&mut line);
         }
     }
-    if let Some(text) = first_cause(diagnosis).map(|c| c.explanation.trim()).filter(|t| !t.is_empty()) {
+    // Where most has no known owner, that is the answer.
+    let unknown = diagnosis.causes.last().filter(|c| !causes::is_named(c) && c.share > MOST_OF_IT);
+    let first = unknown.or_else(|| first_cause(diagnosis));
+    if let Some(text) = first.map(|c| c.explanation.trim()).filter(|t| !t.is_empty()) {
         line(String::new());
         for row in wrap(text, style.columns(), "") {
             line(row);
@@ -194,6 +197,7 @@ pub(crate) fn deeper_percentiles(d: &Diagnosis) -> Vec<(&str, &u64)> {
 /// What held the messages ahead is the first sentence's answer when it was at least this part of the wait, and else their number, when
 /// they were so many times as many as usual.
 const PART_OF_A_WAIT: f64 = 0.25;
+const MOST_OF_IT: f64 = 0.5;
 const MANY: f64 = 2.0;
 
 /// The diagnosis in one sentence; also the page's headline.
@@ -226,7 +230,10 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
 
 /// Of a first cause that is a queue: which messages were ahead. Those that something held, or many.
 fn waited_behind(d: &Diagnosis) -> Option<String> {
-    let queue = |c: &&Cause| c.category == Category::HolBlocking && d.focus.mean_ns > d.reference.mean_ns;
+    // A queue that is little of it is no headline.
+    let queue = |c: &&Cause| {
+        c.category == Category::HolBlocking && c.share >= PART_OF_A_WAIT && d.focus.mean_ns > d.reference.mean_ns
+    };
     let cause = first_cause(d).filter(queue)?;
     let held = cause.root.first().filter(|root| root.of_wait.is_none_or(|part| part >= PART_OF_A_WAIT));
     if let Some(root) = held {
@@ -324,7 +331,9 @@ fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
         for (what, all) in [("transmit", &calls.transmit_ns), ("wait for the answer", &calls.wait_ns)] {
             let ns = |key: &str| Some(format!("{key} {}", units::duration(*all.get(key)?)));
             let percentiles: Vec<String> = ["p50", "p99", "max"].iter().filter_map(|key| ns(key)).collect();
-            if !percentiles.is_empty() {
+            if percentiles.is_empty() && calls.answered > 0 && what.starts_with("wait") {
+                text += ", wait for the answer N/A: of requests on shared connections it is not known";
+            } else if !percentiles.is_empty() {
                 text += &format!(", {what} {}", percentiles.join(", "));
             }
         }
