@@ -308,9 +308,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             let focus = Focus { because: Some(sleep_frame(how)), followed: true, until: ended, ..focus };
             return self.worked_at(answerer, (from, to), focus, how);
         }
-        // It waits for another server's answer, or for a time, for an earlier message.
-        let holds_up = syscalls::waits_for_data(how.nr)
-            || from < focus.own_from && syscalls::wait(how.nr) == Some(syscalls::Wait::Time);
+        // It waits for another server's answer, or for a time (Java sleeps in a futex until that), for an earlier message.
+        let for_a_time = syscalls::wait(how.nr) == Some(syscalls::Wait::Time)
+            || holder::is_lock(how) && waker.is_some_and(|waker| waker.timer);
+        let holds_up = syscalls::waits_for_data(how.nr) || from < focus.own_from && for_a_time;
         let ahead = depth == 0
             && focus.because.is_none()
             && (from < focus.own_from || from < focus.answered && self.serves(&focus, focus.tid, since))

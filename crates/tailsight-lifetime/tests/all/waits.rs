@@ -235,25 +235,32 @@ fn the_call_that_passes_two_requests_on_at_once_is_nobody_s() {
 /// A thread sleeps for a time while it serves a message, and another one of its waits to be received: "took longer itself" was said of both.
 #[test]
 fn a_message_behind_one_that_sleeps_for_a_time_waits_for_that_one() {
-    let serving = vec![
-        switch(5, 0, ONE, 0),
-        recv(20, A, ONE),
-        switch(60, ONE, 0, CLOCK_NANOSLEEP),
-        waking(5_000_000, 0, ONE),
-        switch(5_000_010, 0, ONE, 0),
-        send(5_000_100, A, ONE),
-        recv(5_000_200, B, ONE),
-        send(5_000_300, B, ONE),
-    ];
-    let mut network = [request(10, A), request(1_000_000, B)].concat();
-    network.sort_by_key(|event| event.ts);
-    let analysis = analyse(vec![serving, network]);
-    let asleep = |recv_ns, leg| {
-        let path = path(&analysis, recv_ns, leg);
-        path.into_iter().find(|s| s.2.contains("clock_nanosleep")).expect("a sleep").2
+    let sleeping_in = |call, name: &str| {
+        let serving = vec![
+            switch(5, 0, ONE, 0),
+            recv(20, A, ONE),
+            switch(60, ONE, 0, call),
+            event(4_999_999, Kind::VectorEntry, LOCAL_TIMER, 0, [0, 0, 0]),
+            waking(5_000_000, 0, ONE),
+            event(5_000_001, Kind::VectorExit, LOCAL_TIMER, 0, [0, 0, 0]),
+            switch(5_000_010, 0, ONE, 0),
+            send(5_000_100, A, ONE),
+            recv(5_000_200, B, ONE),
+            send(5_000_300, B, ONE),
+        ];
+        let mut network = [request(10, A), request(1_000_000, B)].concat();
+        network.sort_by_key(|event| event.ts);
+        let analysis = analyse(vec![serving, network]);
+        [(20, Leg::Service), (5_000_200, Leg::Receive)].map(|(recv_ns, leg)| {
+            let path = path(&analysis, recv_ns, leg);
+            path.into_iter().find(|s| s.2.contains(name)).expect("a sleep").2
+        })
     };
-    assert_eq!(asleep(20, Leg::Service), "blocked/sleep:clock_nanosleep");
-    assert_eq!(asleep(5_000_200, Leg::Receive), "ahead/sleep:clock_nanosleep");
+    let [own, behind] = sleeping_in(CLOCK_NANOSLEEP, "clock_nanosleep");
+    assert_eq!((own.as_str(), behind.as_str()), ("blocked/sleep:clock_nanosleep", "ahead/sleep:clock_nanosleep"));
+    // Java sleeps in a futex with a time-out.
+    let [own, behind] = sleeping_in(FUTEX, "futex");
+    assert!(own.starts_with("blocked/sleep:futex") && behind.starts_with("ahead/sleep:futex"), "{own} {behind}");
 }
 
 /// A timer of the runtime ended the wait: somebody polled, nobody held anything, no server was asked.
