@@ -137,19 +137,22 @@ impl Fill<'_> {
 
     /// A shell's command that prints the threads of the cause's process; of several, of those that are called so.
     fn threads(&self) -> Value {
+        // Bytes that are no text are found by a grep that looks at bytes.
+        let name = printable(self.base).map(|name| (if is_text(name) { "" } else { "LC_ALL=C " }, quote_name(name)));
         let named = |what: &str, field: u8| {
-            let name = printable(self.base)?;
-            // Bytes that are no text are found by a grep that looks at bytes.
-            let locale = if is_text(name) { "" } else { "LC_ALL=C " };
-            let name = quote_name(name);
+            let (locale, name) = name.as_ref()?;
             Some(format!("{locale}grep -lsFx -e {name} /proc/[0-9]*/{what}comm | cut -d/ -f{field}"))
         };
         match self.who {
             Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
-            // Not by name: every script of an interpreter is called so.
-            Some(who) if who.pids.len() == who.processes as usize => {
-                Value::Known(format!("for p in {}; do ls /proc/$p/task; done", joined(&who.pids, " ")))
-            }
+            // Not by name alone: every script of an interpreter is called so. Nor by number alone, which another process may have by now.
+            Some(who) if who.pids.len() == who.processes as usize => name
+                .as_ref()
+                .map(|(locale, name)| {
+                    let pids = joined(&who.pids, " ");
+                    format!("for p in {pids}; do {locale}grep -qsFx -e {name} /proc/$p/comm && ls /proc/$p/task; done")
+                })
+                .into(),
             Some(_) => named("", 3).map(|leaders| format!("for p in $({leaders}); do ls /proc/$p/task; done")).into(),
             None => named("task/[0-9]*/", 5).into(),
         }

@@ -65,6 +65,8 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         Subject::Frame { frame: NamedFrame { kind: FrameKind::Packet, of: Some(service) } } => packets(service),
         Subject::Frame { frame: NamedFrame { kind: FrameKind::WakePending, .. } } => "woken, not yet running".into(),
         Subject::Named { name } if name == "wake-pending" => "woken, not yet running".into(),
+        // Without the hooks of system calls it is not known whether in user space or in a call.
+        Subject::Named { name } if name == "user" => "running".into(),
         Subject::LaterArrivals => "requests that came later were served first".into(),
         other => base(other),
     };
