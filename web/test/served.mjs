@@ -12,7 +12,7 @@ try {
   await page.selectOption(".question select", "receive");
   await page.click(".question button");
   await page.waitForFunction(() => location.search.includes("leg=receive") && document.documentElement.dataset.drawn);
-  check((await page.textContent("#eyebrow")).includes("receive leg"), "the question was not asked");
+  check((await page.textContent("#eyebrow")).includes("receive only"), "the question was not asked");
   same(requests.filter((r) => !r.startsWith(address) && !r.startsWith("data:")), [], "requests to others");
   same(wrong, [], "errors");
 } finally {

@@ -14,10 +14,12 @@ export function legName(d: Diagnosis, leg: string): string {
 
 export function Header({ store }: { store: Store }) {
   const { page } = store.data, d = page.diagnosis, m = page.meta;
-  const leg = d.leg === "total" ? "all legs" : legName(d, d.leg) + " leg";
-  const first = firstCause(store)?.explanation ?? "";
+  const leg = d.leg === "total" ? "" : legName(d, d.leg) + " only · ";
+  // Where most has no known owner, that is the answer.
+  const unknown = d.causes.find((c) => c.category === "unexplained" && c.share > 0.5);
+  const first = (unknown ?? firstCause(store))?.explanation ?? "";
   return <header>
-    <p class="eyebrow" id="eyebrow">{d.app + " · " + leg + " · " + count(d.messages.complete) + " of " + plural(d.messages.total, segments(d) ? "segment" : "message") + " in " + duration(m.end_ns - m.start_ns)}</p>
+    <p class="eyebrow" id="eyebrow">{d.app + " · " + leg + count(d.messages.complete) + " of " + plural(d.messages.total, segments(d) ? "segment" : "message") + " in " + duration(m.end_ns - m.start_ns)}</p>
     <h1 id="verdict">{prose(page.verdict)}</h1>
     {first ? <p class="answer" id="answer"><Rich text={first} /></p> : null}
     {m.state === "complete" ? null : <p class="note">{"This run is partial: " + (m.partial || "the recorder did not finish") + "."}</p>}
