@@ -14,7 +14,8 @@ const ENOUGH_SEGMENTS: u64 = 10;
 pub fn summary(lifetimes: &Lifetimes) -> Option<Multiplexed> {
     let counts = &lifetimes.multiplexed;
     let (http2, tls_shared, tls_in_turn) = (counts.http2, counts.tls_shared, counts.tls_in_turn);
-    (!counts.is_empty()).then_some(Multiplexed { http2, tls_shared, tls_in_turn })
+    let unknown_shared = counts.unknown_shared;
+    (!counts.is_empty()).then_some(Multiplexed { http2, tls_shared, tls_in_turn, unknown_shared })
 }
 
 impl Multiplexed {
@@ -50,6 +51,14 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
             "{} messages came in TLS, whose contents are not seen: each is paired with the next reply of its connection, as requests \
              and replies alternate there",
             counts.tls_in_turn
+        ));
+    }
+    if counts.unknown_shared > 0 {
+        notes.push(format!(
+            "{} messages came to a port on which requests do not wait for the reply to the one before, and this recording does not show \
+             whether that is pipelining or HTTP/2 (Linux 6.12 and newer let it): they are paired with replies by order, which is wrong for \
+             HTTP/2",
+            counts.unknown_shared
         ));
     }
     if lifetimes.unknown_backend_calls > 0 {

@@ -151,6 +151,10 @@ pub struct Multiplexed {
     pub tls_shared: u64,
     /// On connections of TLS to ports on which requests and replies alternate: paired by order.
     pub tls_in_turn: u64,
+    /// On connections of which it is not known what carries them, to ports on which requests do not wait for each other: paired by order, which
+    /// is wrong for HTTP/2.
+    #[serde(default)]
+    pub unknown_shared: u64,
 }
 
 /// Send calls that answer no received message; they are no messages of the run.

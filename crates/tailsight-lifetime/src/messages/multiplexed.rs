@@ -40,6 +40,8 @@ pub enum Carrier {
     Tls,
     /// HTTP/2 in the clear.
     Http2,
+    /// No segment to this port was looked at: the kernel does not show their bytes (before Linux 6.12), or the run is older.
+    Unknown,
 }
 
 impl Segments {
@@ -79,7 +81,7 @@ pub fn carriers(flows: &[Flow], segments: impl Iterator<Item = (u32, Segments)>)
         *sum = sum.with(of);
     }
     let carrier = |(flow, of): (u32, Segments)| match of.looked {
-        0 => (flow, by_port.get(&port(flow)).copied().unwrap_or_default().carrier()),
+        0 => (flow, by_port.get(&port(flow)).map_or(Carrier::Unknown, |of| of.carrier())),
         _ => (flow, of.carrier()),
     };
     segments.into_iter().map(carrier).filter(|(_, carrier)| *carrier != Carrier::Plain).collect()
@@ -94,6 +96,9 @@ pub struct Multiplexed {
     pub tls_shared: u64,
     /// On connections of TLS to ports on which requests and replies alternate: they are paired by order.
     pub tls_in_turn: u64,
+    /// On connections of which it is not known what carries them, to ports on which requests do not wait for each other: they are paired by
+    /// order, which is right for pipelining and wrong for HTTP/2.
+    pub unknown_shared: u64,
 }
 
 impl Multiplexed {
@@ -113,13 +118,19 @@ impl Multiplexed {
         if carriers.is_empty() {
             return counts;
         }
-        let shared_ports = ports_with_overlaps(&found.messages, flows, carriers);
+        let shared_ports = ports_with_overlaps(&found.messages, flows, carriers, Carrier::Tls);
+        let unknown_ports = ports_with_overlaps(&found.messages, flows, carriers, Carrier::Unknown);
         // Requests that were read in the connection's bytes have replies by these.
         let by_order = |m: &Message| m.class == 0 || m.flags & flags::UNFRAMED != 0;
         let messages = found.messages.iter_mut().zip(&mut found.extras).filter(|(m, _)| by_order(m));
         for (m, extra) in messages {
             match carriers.get(&m.flow).unwrap_or(&Carrier::Plain) {
                 Carrier::Plain => continue,
+                Carrier::Unknown => {
+                    counts.unknown_shared +=
+                        u64::from(unknown_ports.contains(&flows[m.flow as usize].key.local_port()));
+                    continue;
+                }
                 Carrier::Http2 => counts.http2 += 1,
                 Carrier::Tls if shared_ports.contains(&flows[m.flow as usize].key.local_port()) => {
                     counts.tls_shared += 1
@@ -137,13 +148,18 @@ impl Multiplexed {
     }
 }
 
-/// The ports of TLS on which requests come while another one of their connection has no reply yet.
-fn ports_with_overlaps(messages: &[Message], flows: &[Flow], carriers: &FxHashMap<u32, Carrier>) -> Vec<u16> {
+/// The ports, of connections that are carried so, on which requests come while another one of their connection has no reply yet.
+fn ports_with_overlaps(
+    messages: &[Message],
+    flows: &[Flow],
+    carriers: &FxHashMap<u32, Carrier>,
+    carried: Carrier,
+) -> Vec<u16> {
     // By port: requests, and those that came before the reply to the one before them.
     let mut by_port: FxHashMap<u16, (u64, u64)> = FxHashMap::default();
     let mut last_reply: FxHashMap<u32, u64> = FxHashMap::default();
-    let tls = messages.iter().filter(|m| carriers.get(&m.flow) == Some(&Carrier::Tls) && m.send_ns != 0);
-    for m in tls {
+    let by_order = messages.iter().filter(|m| carriers.get(&m.flow) == Some(&carried) && m.send_ns != 0);
+    for m in by_order {
         let (requests, overlaps) = by_port.entry(flows[m.flow as usize].key.local_port()).or_default();
         let last = last_reply.entry(m.flow).or_default();
         // Segments of one request share its reply.
@@ -192,7 +208,7 @@ mod tests {
         let flow = |ports: u32| Flow { key: FlowKey { addrs: 1, ports, proto: 0 }, name: String::new(), messages: 0 };
         let flows = [flow(443 << 16 | 4000), flow(443 << 16 | 4001), flow(80 << 16 | 4002)];
         let of = carriers(&flows, [(0, segments(9, 9, 0)), (1, segments(0, 0, 0)), (2, segments(0, 0, 0))].into_iter());
-        assert_eq!(of, FxHashMap::from_iter([(0, Carrier::Tls), (1, Carrier::Tls)]));
+        assert_eq!(of, FxHashMap::from_iter([(0, Carrier::Tls), (1, Carrier::Tls), (2, Carrier::Unknown)]));
     }
 
     #[test]
@@ -224,6 +240,18 @@ mod tests {
         // An upload in three segments, answered once.
         let (mut upload, flows) = found(&[(10, 40), (20, 40), (30, 40), (50, 60)]);
         assert_eq!(Multiplexed::unpair(&mut upload, &flows, &carriers).tls_in_turn, 4);
+    }
+
+    /// A kernel that does not show a packet's bytes: pipelining or HTTP/2, nothing tells.
+    #[test]
+    fn requests_that_overlap_in_what_is_not_known_are_counted() {
+        let carriers = FxHashMap::from_iter([(0, Carrier::Unknown)]);
+        let (mut overlapping, flows) = found(&[(10, 40), (20, 50), (30, 60), (35, 70), (45, 80)]);
+        let counts = Multiplexed::unpair(&mut overlapping, &flows, &carriers);
+        assert_eq!(counts, Multiplexed { unknown_shared: 5, ..Multiplexed::default() });
+        assert!(overlapping.messages.iter().all(|m| m.send_ns != 0), "most are pipelined, whose replies come in order");
+        let (mut in_turn, flows) = found(&[(10, 20), (30, 40), (50, 60)]);
+        assert!(Multiplexed::unpair(&mut in_turn, &flows, &carriers).is_empty());
     }
 
     #[test]
