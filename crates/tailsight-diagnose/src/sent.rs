@@ -61,6 +61,8 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             SentKind::Push => vec![],
             SentKind::Request => peers.into_iter().map(|(peer, n)| (peer.to_owned(), n)).collect(),
         };
+        // A socket of UDP that is not connected does not say to whom it sent.
+        peers.retain(|(peer, _)| !peer.ends_with(":0"));
         peers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         peers.truncate(PEERS);
         let biased = kind == SentKind::Request && lifetimes.unknown_backend_calls * UNKNOWN > all.len() as u64;

@@ -408,7 +408,8 @@ pub(crate) fn key(place: &Place) -> Place {
 }
 
 /// Whether a program runs others' scripts: processes of its name have nothing in common, so that one that comes later may be anybody's.
-fn runs_anything(comm: &str) -> bool {
+#[must_use]
+pub fn runs_anything(comm: &str) -> bool {
     const INTERPRETERS: [&str; 14] = [
         "python", "node", "java", "ruby", "perl", "php", "bash", "sh", "dash", "zsh", "beam.smp", "dotnet", "lua",
         "Rscript",

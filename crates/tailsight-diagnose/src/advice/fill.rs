@@ -145,8 +145,8 @@ impl Fill<'_> {
         };
         match self.who {
             Some(who) if who.processes == 1 => Value::Known(format!("ls /proc/{}/task", who.pid)),
-            // Not by name alone: every script of an interpreter is called so. Nor by number alone, which another process may have by now.
-            Some(who) if who.pids.len() == who.processes as usize => name
+            // Every script of an interpreter is called so. By number alone it may be another process by now.
+            Some(who) if who.pids.len() == who.processes as usize && tailsight_fix::runs_anything(self.base) => name
                 .as_ref()
                 .map(|(locale, name)| {
                     let pids = joined(&who.pids, " ");

@@ -15,7 +15,7 @@ macro_rules! categories {
 
         impl Category {
             /// Those that a rule can name.
-            pub const ALL: [Category; 22] = [$(Category::$name,)*];
+            pub const ALL: [Category; 23] = [$(Category::$name,)*];
 
             /// Its id.
             pub fn as_str(self) -> &'static str {
@@ -56,6 +56,7 @@ categories! {
     Stopped "stopped" "stopped",
     TcpRecovery "tcp-recovery" "lost packets",
     ConnectionSetup "connection-setup" "a new connection",
+    ClientWait "client-wait" "the client",
     Steal "steal" "the hypervisor",
     Profiler "profiler" "the recording",
     Unexplained "unexplained" "unexplained",

@@ -67,6 +67,7 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         Subject::Named { name } if name == "wake-pending" => "woken, not yet running".into(),
         // Without the hooks of system calls it is not known whether in user space or in a call.
         Subject::Named { name } if name == "user" => "running".into(),
+        Subject::Class { name } => format!("requests {name}, which cost more"),
         Subject::LaterArrivals => "requests that came later were served first".into(),
         other => base(other),
     };

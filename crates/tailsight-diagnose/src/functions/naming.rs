@@ -23,6 +23,20 @@ pub(crate) fn missing(diagnosis: &Diagnosis) -> Option<String> {
         return None;
     }
     let rank = first.rank;
+    if matches!(first.subject, Some(Subject::Class { .. })) {
+        let own = |c: &&Cause| {
+            c.category == Category::AppProcessing
+                && matches!(&c.subject, Some(Subject::Named { name }) if name == "user")
+        };
+        let running = diagnosis.causes.iter().find(own).and_then(|c| Some((c.rank, c.functions.first()?)));
+        return running.map(|(of, function)| {
+            format!(
+                "cause {rank} is work for a kind of request, which samples do not tell apart; of the work of all kinds, cause {of}, {:.0} % is in {}",
+                100.0 * function.share.clamp(0.0, 1.0),
+                without_arguments(&function.name)
+            )
+        });
+    }
     let Some([n, _]) = first.samples else {
         return Some(format!("no place in the program stands out in cause {rank}: its threads slept at many places"));
     };

@@ -249,6 +249,7 @@ fn waits_explained() {
         (Service, owner(Own, &[sys(Sysno::read), vector, Frame::Stolen]), "steal", "hypervisor"),
         (Receive, owner(Blocked, &[Frame::Throttled]), "throttled", "cpu quota"),
         (Receive, owner(Blocked, &[Frame::TcpHole]), "tcp-recovery", "hole"),
+        (Receive, owner(Blocked, &[Frame::RequestArriving]), "client-wait", "request still arriving"),
         (Receive, owner(sibling(), &[Frame::ConnectionSetup, sys(Sysno::accept4)]), "connection-setup", "mc-worker"),
         (Receive, owner(sibling(), &[Frame::ConnectionSetup, vector]), "interrupts", "vector:local_timer"),
         (Service, owner(Own, &[reclaim(1)]), "paging", "memcg"),

@@ -69,12 +69,21 @@ pub struct Uncommon {
     pub arrived_ns: u64,
     /// A request over several receive calls: when the first of them was entered, if it returned nothing else; else 0.
     pub began_ns: u64,
+    /// Its reply answers later segments of its connection, too: when the last of them was received; else 0.
+    pub last_part_ns: u64,
 }
 
 impl Uncommon {
     /// Nothing uncommon.
-    pub const NONE: Uncommon =
-        Uncommon { repairing: false, dropped_ns: 0, drop_reason: 0, held_until_ns: 0, arrived_ns: 0, began_ns: 0 };
+    pub const NONE: Uncommon = Uncommon {
+        repairing: false,
+        dropped_ns: 0,
+        drop_reason: 0,
+        held_until_ns: 0,
+        arrived_ns: 0,
+        began_ns: 0,
+        last_part_ns: 0,
+    };
 }
 
 /// What few messages have, for those that have it.

@@ -20,6 +20,8 @@ const ALIKE_OF_TEN: u64 = 5;
 /// On a port with TLS, so many of a thousand requests may come while another one of their connection has no reply yet: a client that gave a
 /// request up, or closes. Fewer than the slowest hundredth that a diagnosis explains: a pair that is wrong is most often a long one.
 const OVERLAPS_OF_THOUSAND: u64 = 2;
+/// The first segments of a new connection of TLS: its hello, its key exchange or end of the handshake, and the request that comes with it.
+const HANDSHAKE: u32 = 3;
 /// And so many whatever their part.
 const FEW_OVERLAPS: u64 = 2;
 
@@ -159,7 +161,18 @@ fn ports_with_overlaps(
     let mut by_port: FxHashMap<u16, (u64, u64)> = FxHashMap::default();
     let mut last_reply: FxHashMap<u32, u64> = FxHashMap::default();
     let by_order = messages.iter().filter(|m| carriers.get(&m.flow) == Some(&carried) && m.send_ns != 0);
+    // Segments of new connections: those of a handshake come when they can.
+    let mut handshakes: FxHashMap<u32, u32> = FxHashMap::default();
     for m in by_order {
+        if m.flags & flags::FIRST != 0 {
+            handshakes.insert(m.flow, HANDSHAKE);
+        }
+        if let Some(left) = handshakes.get_mut(&m.flow).filter(|left| **left > 0) {
+            *left -= 1;
+            let last = last_reply.entry(m.flow).or_default();
+            *last = (*last).max(m.send_ns);
+            continue;
+        }
         let (requests, overlaps) = by_port.entry(flows[m.flow as usize].key.local_port()).or_default();
         let last = last_reply.entry(m.flow).or_default();
         // Segments of one request share its reply.
@@ -240,6 +253,32 @@ mod tests {
         // An upload in three segments, answered once.
         let (mut upload, flows) = found(&[(10, 40), (20, 40), (30, 40), (50, 60)]);
         assert_eq!(Multiplexed::unpair(&mut upload, &flows, &carriers).tls_in_turn, 4);
+    }
+
+    /// Each connection of TLS carried one request, and its handshake's segments overlap with it: the server lost all its replies.
+    #[test]
+    fn a_handshake_is_no_overlap() {
+        let flow = |i: u32| Flow {
+            key: FlowKey { addrs: 1, ports: 443 << 16 | i, proto: 0 },
+            name: String::new(),
+            messages: 3,
+        };
+        let flows: Vec<Flow> = (0..100).map(flow).collect();
+        let segments = (0..100u64).flat_map(|i| {
+            let at = i * 1_000;
+            let of = |recv_ns, send_ns, first| Message {
+                recv_ns,
+                send_ns,
+                flow: i as u32,
+                flags: if first { flags::FIRST } else { 0 },
+                ..Message::default()
+            };
+            [of(at + 10, at + 20, true), of(at + 30, at + 60, false), of(at + 40, at + 80, false)]
+        });
+        let mut found = Found { messages: segments.collect(), ..Found::default() };
+        found.extras = found.messages.iter().map(|_| Extra::default()).collect();
+        let carriers = (0..100).map(|flow| (flow, Carrier::Tls)).collect();
+        assert_eq!(Multiplexed::unpair(&mut found, &flows, &carriers).tls_in_turn, 300);
     }
 
     /// A kernel that does not show a packet's bytes: pipelining or HTTP/2, nothing tells.

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Found, sequence_diff};
+use super::{Found, SENT, sequence_diff};
 use crate::model::flags;
 
 /// A send call.
@@ -179,6 +179,12 @@ impl Replies {
             for &index in &shared {
                 found.messages[index as usize].flags |= flags::SHARED_REPLY;
                 found.extras[index as usize].own_from_ns = found.extras[with].own_from_ns;
+            }
+            let last_ns = found.messages[self.waiting[self.waiting.len() - 1] as usize].recv_ns;
+            for &index in self.waiting[self.sends - 1..].iter().filter(|i| **i & SENT == 0) {
+                if found.messages[index as usize].recv_ns < last_ns {
+                    found.uncommon.entry(&mut found.extras[index as usize]).last_part_ns = last_ns;
+                }
             }
             if xmit_ns != 0 {
                 transmit(&shared, xmit_ns, xmit_cpu, found);

@@ -130,6 +130,8 @@ pub struct Focus {
     pub(super) needs_until: u64,
     /// While it waits for a core: who has the lock that it needs next.
     pub(super) held: Option<Held>,
+    /// Until then parts of the request came: a wait for work before that is one for the client.
+    pub(super) arrives_until: u64,
     /// The thread that hands the answer back to this one, an event loop: what else wakes the loop does not end the wait.
     pub(super) answerer: Option<u32>,
 }
@@ -152,6 +154,7 @@ impl Focus {
             handed: false,
             needs_until: 0,
             held: None,
+            arrives_until: 0,
             answerer: None,
         }
     }
@@ -214,6 +217,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 message: m.id,
                 needs_until: to,
                 answerer: answerer(scan, extra.send_tid, from, to),
+                arrives_until: arrives_until(uncommon, from, to),
                 ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
             };
             let mut at = from;
@@ -244,6 +248,15 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
         }
         Leg::Total => {}
     }
+}
+
+/// Until when a message's request was still arriving: when the last segment that its reply answers was received, if the reply followed at once.
+/// Of requests that were merely sent without waiting (pipelining) it does not.
+fn arrives_until(uncommon: &Uncommon, from: u64, to: u64) -> u64 {
+    /// The rest of the service is at most so small a part of the time that the parts took.
+    const PART: u64 = 4;
+    let last = uncommon.last_part_ns;
+    if last > from && last <= to && (to - last) * PART <= last - from { last } else { 0 }
 }
 
 /// What a reply waited for from the end of its send call until its last byte was given to the driver: the repair of a loss or

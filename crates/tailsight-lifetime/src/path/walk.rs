@@ -303,6 +303,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
             }
         }
+        // The rest of the request came, or something for others while it did.
+        if depth == 0 && by.is_none() && ended <= focus.arrives_until && waits_for_what_comes(how) {
+            let owner = self.owners.single(Frame::RequestArriving);
+            return self.emit(from, to, None, Role::A, owner, true);
+        }
         // What woke an event loop was not this message's answer, if another thread hands that over later.
         if let Some(answerer) = focus.answerer.filter(|_| depth == 0 && by.is_none() && waits_for_what_comes(how)) {
             let focus = Focus { because: Some(sleep_frame(how)), followed: true, until: ended, ..focus };

@@ -263,6 +263,34 @@ fn a_message_behind_one_that_sleeps_for_a_time_waits_for_that_one() {
     assert!(own.starts_with("blocked/sleep:futex") && behind.starts_with("ahead/sleep:futex"), "{own} {behind}");
 }
 
+/// A client sends a request in two parts, 30 ms apart: "the server itself waits in epoll_wait".
+#[test]
+fn a_server_that_has_a_part_of_a_request_waits_for_its_client() {
+    let sent_at = |reply_ns| {
+        let serving = vec![
+            switch(5, 0, ONE, 0),
+            recv(20, A, ONE),
+            switch(60, ONE, 0, EPOLL),
+            switch(30_000_100, 0, ONE, 0),
+            event(30_000_200, Kind::Recv, 0, ONE, [1, A | 200 << 32, 50 | 9 << 32]),
+            event(reply_ns, Kind::Send, 0, ONE, [1, A | 550 << 32, 50 | 9 << 32]),
+        ];
+        let second = vec![
+            event(30_000_000, Kind::SoftirqEntry, 0, 0, [3, 0, 0]),
+            event(30_000_001, Kind::RxStack, 0, 0, [1, A | 150 << 32, 50 | 2 << 32]),
+            event(30_000_002, Kind::Handoff, 0, 0, [1, A | 200 << 32, 9]),
+            waking(30_000_003, 0, ONE),
+            event(30_000_004, Kind::SoftirqExit, 0, 0, [3, 0, 0]),
+        ];
+        let analysis = analyse(vec![serving, [request(10, A), second].concat()]);
+        let path = path(&analysis, 20, Leg::Service);
+        path.into_iter().filter(|s| s.2.contains("request-arriving")).map(|s| s.1 - s.0).sum::<u64>()
+    };
+    assert_eq!(sent_at(30_000_300), 29_999_943, "from the wait for work to the wake-up");
+    // The reply came much later: it was not the request that it waited for.
+    assert_eq!(sent_at(90_000_300), 0);
+}
+
 /// A timer of the runtime ended the wait: somebody polled, nobody held anything, no server was asked.
 #[test]
 fn a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock() {
