@@ -112,6 +112,23 @@ fn folded_rows_stand_at_their_rank() {
     assert_eq!(ranks[..6], ["#", "1", "2", "3", "…", "6"], "{table}");
 }
 
+/// Of two runs a row of +72 ms was the last of 27 that cancel, and hidden among "26 smaller causes".
+#[test]
+fn a_large_row_is_shown_wherever_it_stands() {
+    let mut d = example();
+    let row = |i: u32, share: f64| {
+        let mut cause = d.causes[0].clone();
+        (cause.rank, cause.name, cause.share) = (i, format!("task-{i}"), share);
+        cause
+    };
+    let mut rows: Vec<_> = (1..=14).map(|i| row(i, 0.05)).collect();
+    rows.push(row(15, -0.9));
+    rows.extend(d.causes.pop());
+    d.causes = rows;
+    let table = table_of(&diagnosis(&d, &plain(100)));
+    assert!(table.contains("task-15") && table.contains("5 smaller causes"), "{table}");
+}
+
 #[test]
 fn no_line_is_wider_than_the_terminal_except_commands() {
     for width in 60..=140 {

@@ -1,7 +1,7 @@
 //! The table of causes on the terminal.
 //!
 //! In: the causes of a [`Diagnosis`]. Out: one line a cause: rank, share of the deviation, bar, time, core, category in words,
-//! name, messages hit. Rows under 1 % and those past the tenth are folded into one row with their sum, so that the
+//! name, messages hit. Rows under 1 % and all but the ten largest are folded into one row with their sum, so that the
 //! shares on the screen still add up; `unexplained` and `not significant` are never folded, and the largest rows of the latter are named. Negative rows (what the focus had *less* of) are
 //! marked with a hollow bar and dimmed.
 
@@ -112,9 +112,12 @@ fn functions(cause: &Cause) -> String {
 
 /// The causes that have a row of their own, and those that are folded into one.
 pub(super) fn split(d: &Diagnosis) -> (Vec<&Cause>, Vec<&Cause>) {
-    let named = d.causes.iter().filter(|c| is_named(c)).enumerate();
-    let (shown, small): (Vec<_>, Vec<_>) = named.partition(|(i, c)| *i < MAX_ROWS && c.share.abs() >= SMALL);
-    (shown.into_iter().map(|(_, c)| c).collect(), small.into_iter().map(|(_, c)| c).collect())
+    let named = || d.causes.iter().filter(|c| is_named(c));
+    // The largest, whatever their sign: where rows cancel, the last may be the largest.
+    let mut largest: Vec<&Cause> = named().filter(|c| c.share.abs() >= SMALL).collect();
+    largest.sort_by(|a, b| b.share.abs().total_cmp(&a.share.abs()));
+    largest.truncate(MAX_ROWS);
+    named().partition(|&c| largest.iter().any(|shown| std::ptr::eq(*shown, c)))
 }
 
 /// Rows of which there is less than usual and that are together at least this part of the difference make its shares hard to read.
