@@ -240,7 +240,8 @@ impl Look<'_> {
     fn named(&mut self, comm: &str, seen: &[u32], cpus: &str) -> Result<(), Error> {
         let system = self.system;
         let mut found: Vec<(Identity, Vec<u32>)> = vec![];
-        for pid in system.processes() {
+        // The first process starts the others, which would have its cores from then on.
+        for pid in system.processes().into_iter().filter(|pid| *pid != 1) {
             let Some(leader) = system.task(pid, pid) else { continue };
             let process = Identity { pid, started: leader.started, comm: leader.comm };
             // All of a process of that name, and threads that are called so in others.

@@ -227,7 +227,7 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
         ..ScenarioResult::without(scenario, repeat, Score::NoDiagnosis, format!("not enough evidence: {}", take.said))
     };
     let Some(diagnosis) = &take.diagnosis else {
-        let taken = scenario.reading.as_ref().map(modern::Reading::of_no_answer);
+        let taken = scenario.reading.as_ref().map(scenario::Reading::of_no_answer);
         let verdict = taken.map_or(outcome.verdict, modern::Taken::score);
         return Ok(ScenarioResult { taken, verdict, ..outcome });
     };

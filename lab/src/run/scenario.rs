@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 
 use tailsight_lab::faults::Fault;
 use tailsight_lab::probe::{Plan, ProbeProtocol};
+use tailsight_protocol::Kind;
 use tailsight_testbed::netns::SERVER_V4;
-
-use super::modern::{Reading, Stream};
 
 /// The port of the lab's servers.
 pub const PORT: u16 = 7000;
@@ -175,6 +174,60 @@ pub struct Truth {
     pub functions: Option<Function>,
     /// How it is known.
     pub how: How,
+}
+
+/// Requests of one kind to the application.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream {
+    /// What is spoken.
+    pub protocol: Kind,
+    /// Whether in TLS.
+    pub tls: bool,
+    /// Requests a second.
+    pub rate_per_s: f64,
+    /// Connections.
+    pub connections: u32,
+    /// Requests that may be outstanding on a connection.
+    pub outstanding: u32,
+    /// Whether arrivals are evenly spaced; else the gaps are exponential.
+    pub even: bool,
+    /// The part of requests that store, 0 to 1.
+    pub sets: f64,
+}
+
+/// An answer that is accepted.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    /// Its category.
+    pub category: &'static str,
+    /// One of these is in its name; empty: any name.
+    pub names: &'static [&'static str],
+    /// One of these categories is that of its first root; empty: any root or none.
+    pub roots: &'static [&'static str],
+    /// The function that it must name first.
+    pub function: Option<Function>,
+}
+
+/// Whether "not known" is an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unknown {
+    /// It is not: the cause is to be seen.
+    No,
+    /// It is right to say that waits for the backend are not known.
+    Calls,
+    /// It is right to give no service leg, and wrong to give one.
+    Service,
+}
+
+/// What was expected of an answer before it was seen.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// The first cause is one of these.
+    pub right: Vec<Answer>,
+    /// True neighbours of them.
+    pub partly: Vec<Answer>,
+    /// Whether it is right not to know.
+    pub unknown: Unknown,
 }
 
 /// A scenario.

@@ -57,7 +57,7 @@ impl Advisor<'_> {
             return (vec![], None);
         }
         // The host's (or the container's) first process starts the others, which would have its cores from then on.
-        let is_first = cause.who.as_ref().is_some_and(|who| who.pid == 1 || who.pids.contains(&1));
+        let is_first = cause.who.as_ref().is_some_and(|who| who.pid == 1 && who.comm == base(cause));
         if is_first && matches!(fix.change, Some(Change::PinNamed(_))) {
             return (vec![], None);
         }

@@ -286,7 +286,7 @@ fn samples_favour(live: &Live, function: &str) {
         run.samples.rows.iter().filter(|row| row.kind == kind::CLOCK && row.weight == weight).filter(within).count()
     };
     let (inside, outside) = ([of(1, true), of(2, true)], [of(1, false), of(2, false)]);
-    assert!(inside[0] > 2 * inside[1] && outside[1] > outside[0], "{inside:?} {outside:?}");
+    assert!(inside[0] > 2 * inside[1] && 2 * outside[1] > outside[0], "{inside:?} {outside:?}");
     let skipped = run.samples.rows.iter().filter(|row| row.kind == kind::SKIPPED).count();
     let cores = run.meta.host.cpus as usize;
     assert!(skipped.abs_diff(inside[1] + outside[1]) <= cores, "{skipped} skipped, {inside:?} {outside:?}");
@@ -365,7 +365,7 @@ fn a_traced_function_is_slower_or_called_more_often() {
         "{slower:#} {oftener:#}"
     );
     assert!(times(oftener)[0] > 3.0, "{oftener:#}");
-    assert!(text.contains("app-processing  slower"), "{text}");
+    assert!(text.contains("the server itself  slower"), "{text}");
 }
 
 /// A function that is called in a loop, which no server can bear to have traced.

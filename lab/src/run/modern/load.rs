@@ -12,24 +12,7 @@ use tailsight_load::{
 };
 use tailsight_protocol::Kind;
 
-/// Requests of one kind to the application.
-#[derive(Debug, Clone, Copy)]
-pub struct Stream {
-    /// What is spoken.
-    pub protocol: Kind,
-    /// Whether in TLS.
-    pub tls: bool,
-    /// Requests a second.
-    pub rate_per_s: f64,
-    /// Connections.
-    pub connections: u32,
-    /// Requests that may be outstanding on a connection.
-    pub outstanding: u32,
-    /// Whether arrivals are evenly spaced; else the gaps are exponential.
-    pub even: bool,
-    /// The part of requests that store, 0 to 1.
-    pub sets: f64,
-}
+use super::super::scenario::Stream;
 
 impl Stream {
     /// HTTP/1.1 on 32 kept connections, one request at a time on each, at random times.

@@ -19,13 +19,16 @@ use tailsight_testbed::netns::SERVER_V4;
 
 use super::catalogue::MACHINE;
 use super::programs::TASK;
-use super::scenario::{App, Cause, DEFAULT_LEG, How, Load, PORT, Program, Scenario, Step, Truth, any, named, scenario};
+use super::scenario::{
+    Answer, App, Cause, DEFAULT_LEG, How, Load, PORT, Program, Reading, Scenario, Step, Stream, Truth, Unknown, any,
+    named, scenario,
+};
 
-pub use load::{Stream, load};
+pub use load::load;
 pub use page::page;
-pub use reading::{Reading, Taken};
+pub use reading::Taken;
 
-use reading::{Answer, Unknown, of};
+use reading::of;
 
 /// How long a run is recorded.
 pub const DURATION: Duration = Duration::from_secs(3);

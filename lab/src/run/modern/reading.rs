@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::super::judge::{self, Named, Score};
-use super::super::scenario::{Cause, Function, Scenario, named};
+use super::super::scenario::{Answer, Cause, Function, Reading, Scenario, Unknown, named};
 
 /// What a note says where requests share a connection.
 const SHARED: &str = "service, transmit and total are N/A";
@@ -27,19 +27,6 @@ const SHARED: &str = "service, transmit and total are N/A";
 const CALLS: &str = "the wait for another server's answer is not known";
 /// From this share of the deviation on a cause is said with confidence.
 const CONFIDENT: f64 = 0.5;
-
-/// An answer that is accepted.
-#[derive(Debug, Clone, Copy)]
-pub struct Answer {
-    /// Its category.
-    pub category: &'static str,
-    /// One of these is in its name; empty: any name.
-    pub names: &'static [&'static str],
-    /// One of these categories is that of its first root; empty: any root or none.
-    pub roots: &'static [&'static str],
-    /// The function that it must name first.
-    pub function: Option<Function>,
-}
 
 /// A cause of that category.
 pub const fn of(category: &'static str) -> Answer {
@@ -88,28 +75,6 @@ impl Answer {
     fn has_function(&self, first: &Named) -> bool {
         self.function.is_none_or(|function| first.functions.first().is_some_and(|part| function.is(&part.name)))
     }
-}
-
-/// Whether "not known" is an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unknown {
-    /// It is not: the cause is to be seen.
-    No,
-    /// It is right to say that waits for the backend are not known.
-    Calls,
-    /// It is right to give no service leg, and wrong to give one.
-    Service,
-}
-
-/// What was expected of an answer before it was seen.
-#[derive(Debug, Clone)]
-pub struct Reading {
-    /// The first cause is one of these.
-    pub right: Vec<Answer>,
-    /// True neighbours of them.
-    pub partly: Vec<Answer>,
-    /// Whether it is right not to know.
-    pub unknown: Unknown,
 }
 
 /// How a user would take an answer.
