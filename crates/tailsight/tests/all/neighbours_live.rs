@@ -65,7 +65,8 @@ impl Hosts {
     fn load(&mut self, url: &str) {
         let words = ["load", url, "--rate", "800", "--keys", "100", "--connections", "2", "--ci", "p50:0.1%"];
         let mut command = tailsight(&words);
-        command.args(["--max-time", "40s"]);
+        // As long as the test may take beside other programs; it ends with the test.
+        command.args(["--max-time", "180s"]);
         self.start("c", &mut command);
     }
 }
