@@ -23,8 +23,10 @@ pub const LOG: &str = "truth-program.txt";
 pub const TASK: &str = "program";
 
 const ECHO: (&str, &str) = ("echo.h", include_str!("../../programs/echo.h"));
+/// What every program in C or C++ includes, through another header.
+pub const LOG_AND_LISTEN: (&str, &str) = ("log_and_listen.h", include_str!("../../programs/log_and_listen.h"));
 const FUNCTIONS: Program = Program {
-    sources: &[("functions.c", include_str!("../../programs/functions.c")), ECHO],
+    sources: &[("functions.c", include_str!("../../programs/functions.c")), ECHO, LOG_AND_LISTEN],
     build: &["cc", "-O2", "-fomit-frame-pointer", "-o", "functions", "functions.c"],
     run: &["./functions"],
     mode: "slow",
@@ -32,7 +34,7 @@ const FUNCTIONS: Program = Program {
     symbol: None,
 };
 const ALLOCATOR: Program = Program {
-    sources: &[("allocator.c", include_str!("../../programs/allocator.c")), ECHO],
+    sources: &[("allocator.c", include_str!("../../programs/allocator.c")), ECHO, LOG_AND_LISTEN],
     build: &["cc", "-O2", "-o", "allocator", "allocator.c"],
     run: &["./allocator"],
     mode: "-",
@@ -40,7 +42,7 @@ const ALLOCATOR: Program = Program {
     symbol: None,
 };
 const MUTEX: Program = Program {
-    sources: &[("mutex.cc", include_str!("../../programs/mutex.cc")), ECHO],
+    sources: &[("mutex.cc", include_str!("../../programs/mutex.cc")), ECHO, LOG_AND_LISTEN],
     build: &["c++", "-O2", "-pthread", "-o", "mutex", "mutex.cc"],
     run: &["./mutex"],
     mode: "-",

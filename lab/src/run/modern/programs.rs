@@ -1,5 +1,6 @@
 //! The servers of `lab/programs/modern`: how each is built and started. In: their sources, which are part of this program. Out: [`Program`]s.
 
+use super::super::programs::LOG_AND_LISTEN;
 use super::super::scenario::Program;
 
 /// A source by its name.
@@ -96,7 +97,7 @@ pub const NGINX_PROXY: Program =
 pub const NGINX: Program =
     configured!("nginx_plain.conf", &["nginx", "-p", "./", "-e", "error.log", "-c", "nginx_plain.conf"]);
 pub const CONVOY: Program = Program {
-    sources: &[source!("convoy.cc"), source!("http.h")],
+    sources: &[source!("convoy.cc"), source!("http.h"), LOG_AND_LISTEN],
     build: &["c++", "-O2", "-pthread", "-o", "convoy", "convoy.cc"],
     run: &["./convoy"],
     mode: "-",
@@ -104,7 +105,7 @@ pub const CONVOY: Program = Program {
     symbol: None,
 };
 pub const PAGE_CACHE: Program = Program {
-    sources: &[source!("page_cache.c"), source!("http.h")],
+    sources: &[source!("page_cache.c"), source!("http.h"), LOG_AND_LISTEN],
     build: &["cc", "-O2", "-pthread", "-o", "page_cache", "page_cache.c"],
     run: &["./page_cache"],
     mode: "-",
