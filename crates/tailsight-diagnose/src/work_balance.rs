@@ -47,9 +47,9 @@ pub fn check(diagnosis: &mut Diagnosis, work: &Work) {
     ));
 }
 
-/// Whether a cause is work of the message itself.
+/// Whether a cause is work of the message itself. A runtime's own work is not: a collector runs on other threads.
 fn is_own(cause: &Cause) -> bool {
     let others =
         matches!(cause.subject, Some(Subject::OtherThread { .. } | Subject::WaitIn { .. } | Subject::WaitFor { .. }));
-    matches!(cause.category, Category::AppProcessing | Category::Runtime) && !others
+    cause.category == Category::AppProcessing && !others
 }
