@@ -11,7 +11,7 @@ use super::data::{ADVICE, Pathology};
 use super::{Advisor, fill};
 use crate::cause::names::{Titled, base, did, waited};
 use crate::cause::{Category, Subject};
-use crate::functions::naming::without_arguments;
+use crate::functions::without_arguments;
 use crate::glob;
 use crate::model::{Cause, Root, TypicalRow};
 

@@ -7,7 +7,7 @@
 
 pub(crate) mod counted;
 pub(crate) mod faults;
-pub mod naming;
+mod naming;
 pub mod place;
 pub(crate) mod roots;
 pub mod runtimes;
@@ -32,6 +32,7 @@ use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
 pub(crate) use naming::missing;
 use naming::sentence;
+pub use naming::without_arguments;
 use place::ByTime;
 use runtimes::Runtimes;
 use sampled::{PathOf, Sampled};

@@ -20,10 +20,10 @@ const ALIKE_OF_TEN: u64 = 5;
 /// On a port with TLS, so many of a thousand requests may come while another one of their connection has no reply yet: a client that gave a
 /// request up, or closes. Fewer than the slowest hundredth that a diagnosis explains: a pair that is wrong is most often a long one.
 const OVERLAPS_OF_THOUSAND: u64 = 2;
-/// The first segments of a new connection of TLS: its hello, its key exchange or end of the handshake, and the request that comes with it.
-const HANDSHAKE: u32 = 3;
 /// And so many whatever their part.
 const FEW_OVERLAPS: u64 = 2;
+/// The first segments of a new connection of TLS: its hello, its key exchange or end of the handshake, and the request that comes with it.
+const HANDSHAKE: u32 = 3;
 
 /// What those segments of a connection begin like that were looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

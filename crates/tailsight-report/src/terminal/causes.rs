@@ -5,7 +5,7 @@
 //! shares on the screen still add up; `unexplained` and `not significant` are never folded, and the largest rows of the latter are named. Negative rows (what the focus had *less* of) are
 //! marked with a hollow bar and dimmed.
 
-use tailsight_diagnose::functions::naming::without_arguments;
+use tailsight_diagnose::functions::without_arguments;
 use tailsight_diagnose::model::Cause;
 use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Role;

@@ -3,7 +3,7 @@
 //! In: a diagnosis. Out: a heading, its functions where there are several, and about five lines, the innermost
 //! function last; nothing where the run has no samples for it.
 
-use tailsight_diagnose::functions::naming::without_arguments;
+use tailsight_diagnose::functions::without_arguments;
 use tailsight_diagnose::model::{Cause, FunctionHow, FunctionPart, HotFrame};
 use tailsight_diagnose::{Category, Diagnosis};
 

@@ -197,8 +197,9 @@ pub(crate) fn deeper_percentiles(d: &Diagnosis) -> Vec<(&str, &u64)> {
 /// What held the messages ahead is the first sentence's answer when it was at least this part of the wait, and else their number, when
 /// they were so many times as many as usual.
 const PART_OF_A_WAIT: f64 = 0.25;
-const MOST_OF_IT: f64 = 0.5;
 const MANY: f64 = 2.0;
+/// With more than this part of the difference unexplained, the text under the table says why that is.
+const MOST_OF_IT: f64 = 0.5;
 
 /// The diagnosis in one sentence; also the page's headline.
 pub(crate) fn verdict(d: &Diagnosis) -> String {
