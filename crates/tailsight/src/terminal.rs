@@ -182,8 +182,8 @@ impl Recording {
 /// The part of what the recording waits for that it holds, 0 to 1.
 fn part(until: &Until, seen: Seen, elapsed: Duration) -> f64 {
     let of = |part: u64, all: u64| part as f64 / all as f64;
-    let samples = match seen.slow_samples {
-        Some(samples) if until.waits_for_samples(seen, elapsed) => of(samples, until.slow_samples)
+    let samples = match (seen.slow_samples, until.awaited_samples(seen, elapsed)) {
+        (Some(samples), Some(awaited)) => of(samples, awaited)
             .max(elapsed.as_secs_f64() / until.most_for_samples.as_secs_f64())
             .max(of(seen.messages, until.most_messages)),
         _ => 1.0,
@@ -194,11 +194,10 @@ fn part(until: &Until, seen: Seen, elapsed: Duration) -> f64 {
 /// What it waits for, in words.
 fn standing(until: &Until, seen: Seen, elapsed: Duration) -> String {
     let (messages, seconds) = (seen.messages, elapsed.as_secs_f64());
-    let samples = seen.slow_samples.filter(|_| until.waits_for_samples(seen, elapsed));
+    let samples = seen.slow_samples.zip(until.awaited_samples(seen, elapsed));
     match samples.filter(|_| messages >= until.messages) {
-        Some(samples) => format!(
-            "about {messages} messages; for their functions: {samples} of {} samples in slow ones, {seconds:.0} of at most {:.0} s; {KEEPS}",
-            until.slow_samples,
+        Some((samples, awaited)) => format!(
+            "about {messages} messages; for their functions: {samples} of {awaited} samples in slow ones, {seconds:.0} of at most {:.0} s; {KEEPS}",
             until.most_for_samples.as_secs_f64()
         ),
         None => {
@@ -225,6 +224,7 @@ mod tests {
             least: Duration::from_secs(2),
             most: Duration::from_secs(30),
             slow_samples: 200,
+            few_slow_samples: 60,
             most_for_samples: Duration::from_secs(20),
             most_messages: 100_000,
         };

@@ -54,6 +54,8 @@ pub(super) struct Fix {
     pub undo: Option<String>,
     pub why: Option<String>,
     pub step: Option<String>,
+    /// The step in its place where a function of the cause is named.
+    pub once_named: Option<String>,
 }
 
 impl Fix {

@@ -36,6 +36,8 @@ pub struct Fill<'a> {
     pub inside: Option<u32>,
     /// The process that the cause is, when it is known.
     pub who: Option<&'a crate::model::Who>,
+    /// The first function that the cause was in, when one is named.
+    pub function: Option<&'a crate::model::FunctionPart>,
 }
 
 /// A text with its values, and the words in it that stand for values which this run does not know.
@@ -98,6 +100,9 @@ impl Fill<'_> {
             "name" | "app" => plain(if key == "name" { self.name } else { self.app }).into(),
             "comm" => printable(self.base).map(quote_name).into(),
             "threads" => self.threads(),
+            "function" => self.function.and_then(|function| plain(&function.name)).into(),
+            "where" => self.function.map(place).into(),
+            "share" => self.function.map(|function| format!("{:.0} %", function.share.min(1.0) * 100.0)).into(),
             "key" => Value::Known(file_name(self.base)),
             "tag" => Value::Known(self.inside.map_or(String::new(), |pid| format!(".{pid}"))),
             // Before a program's name within a step.
@@ -183,10 +188,18 @@ impl Fill<'_> {
     }
 }
 
-/// Numbers as text.
 /// Processes that one command watches.
 const MOST_WATCHED: usize = 4;
 
+/// Where a function's text is, with a blank before it: its line where debug information tells it, else its program or library.
+fn place(function: &crate::model::FunctionPart) -> String {
+    match [&function.source, &function.module].into_iter().find_map(|text| printable(text)) {
+        Some(text) => format!(" ({text})"),
+        None => String::new(),
+    }
+}
+
+/// Numbers as text.
 fn joined(of: &[u32], by: &str) -> String {
     of.iter().map(u32::to_string).collect::<Vec<_>>().join(by)
 }

@@ -76,6 +76,7 @@ impl Advisor<'_> {
             netns: facts.netns,
             device_netns: facts.device_netns,
             who: cause.who.as_ref(),
+            function: cause.functions.first(),
             inside: match fix.inside {
                 Some(change::Inside::Target) => facts.netns,
                 Some(change::Inside::Device) => facts.device_netns,
@@ -161,7 +162,7 @@ pub fn question(options: &Options, against: Option<&str>) -> String {
 
 /// A fix with its values: nothing when it cannot work in this run.
 fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
-    if let Some(step) = &fix.step {
+    if let Some(step) = fix.once_named.as_ref().filter(|_| fill.function.is_some()).or(fix.step.as_ref()) {
         let filled = fill.one(step, fill.pids.first().copied());
         return filled.map(|f| format!("{}{}", f.text, found(" (", &f.find, ")"))).into_iter().collect();
     }
@@ -307,6 +308,47 @@ mod tests {
         assert!(find("futex") && !find("compactor holds it/sleep:futex"));
     }
 
+    /// `strace` was the first fix of a sleep whose function the same answer named.
+    #[test]
+    fn what_is_named_is_not_to_be_found_again() {
+        let facts = RecordingFacts { pids: vec![41], ..RecordingFacts::default() };
+        let of = |name: &str, functions: serde_json::Value| {
+            let advisor = Advisor {
+                app: "app",
+                facts: &facts,
+                cores: [vec![0], vec![1]],
+                ahead: [0.0; 2],
+                focus_messages: 50,
+                tail: true,
+                total_ns: 1000,
+            };
+            let cause = serde_json::from_value(serde_json::json!({
+                "rank": 1, "category": "app-processing", "name": name, "role": "A", "share": 1.0, "deviation_ns": 1000,
+                "ci95_ns": [1, 1000], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",
+                "functions": functions,
+            }));
+            advisor.fixes(&cause.expect("a cause")).0
+        };
+        let named = || {
+            let function = crate::model::FunctionPart {
+                name: "lookup".into(),
+                module: "app".into(),
+                source: "app.c:7".into(),
+                share: 0.993,
+                waits: true,
+                ..Default::default()
+            };
+            serde_json::to_value([function]).expect("JSON")
+        };
+        for (name, tool) in [("waits in poll", "strace"), ("user", "perf record")] {
+            let before = of(name, serde_json::json!([])).join(" ");
+            assert!(before.contains(tool) && !before.contains("lookup"), "{before}");
+            let after = of(name, named()).join(" ");
+            assert!(after.contains("lookup (app.c:7)") && after.contains("99 %"), "{after}");
+            assert!(!after.contains("strace") && !after.contains("perf record"), "{after}");
+        }
+    }
+
     /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.
     #[test]
     fn fixes_name_the_device_and_its_interrupts() {
@@ -357,6 +399,7 @@ mod tests {
             netns: Some(41),
             device_netns: Some(41),
             who: None,
+            function: None,
             inside: None,
         };
         let nothing = fill::Fill { name: "x", base: "x", app: "the target", ..fill::Fill::default() };

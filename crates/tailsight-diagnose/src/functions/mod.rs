@@ -238,6 +238,9 @@ impl Search<'_> {
             cause.hot_path = self.hot_path(&tree, parts[first.1], &scale);
         }
         cause.functions = merged(found.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
+        if !cause.functions.is_empty() && !cause.fix.is_empty() {
+            (cause.fix, cause.actions) = self.advisor.fixes(cause);
+        }
         if let Some(fix) = cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix) {
             // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
             let first = cause.actions.iter().flat_map(|action| &action.shell).max().map_or(0, |last| last + 1);

@@ -127,6 +127,8 @@ pub struct SlowTime {
 impl SlowTime {
     /// Below this part of the excess that ran, the slow messages wait; what they wait for is known without samples.
     const RAN_LEAST: f64 = 0.03;
+    /// From this part of it on, functions are a good part of the answer, and few samples are better than none.
+    const RAN_MUCH: f64 = 0.2;
     /// From this part of the target's ticks on, threads that receive no messages may be what slow messages wait for.
     const APART_LEAST: f64 = 0.2;
     /// And from so many of them on.
@@ -138,10 +140,9 @@ impl SlowTime {
         n + 1.65 * n.sqrt() + 3.0
     }
 
-    /// Whether the slow messages ran for a part of their excess that functions could explain. Pure.
-    fn may_have_run(&self, slow_samples: u64) -> bool {
-        self.excess_ns == 0
-            || SlowTime::at_most(slow_samples) * self.period_ns as f64 >= SlowTime::RAN_LEAST * self.excess_ns as f64
+    /// Whether the slow messages may have run for such a part of their excess. Pure.
+    fn may_have_run(&self, slow_samples: u64, least: f64) -> bool {
+        self.excess_ns == 0 || SlowTime::at_most(slow_samples) * self.period_ns as f64 >= least * self.excess_ns as f64
     }
 
     /// Whether threads that receive no messages run enough to be what slow messages wait for. Pure.
@@ -160,8 +161,10 @@ pub struct Until {
     pub least: Duration,
     /// At this time at the latest.
     pub most: Duration,
-    /// And this many samples in slow messages,
+    /// And this many samples in slow messages;
     pub slow_samples: u64,
+    /// where so many cannot come, this many, if the slow messages ran for a good part of their excess,
+    pub few_slow_samples: u64,
     /// for which it waits no longer than this,
     pub most_for_samples: Duration,
     /// and for no more messages than this.
@@ -172,26 +175,33 @@ impl Until {
     /// Whether it is over. Pure.
     pub fn over(&self, seen: Seen, elapsed: Duration) -> bool {
         elapsed >= self.most
-            || (elapsed >= self.least && seen.messages >= self.messages && !self.waits_for_samples(seen, elapsed))
+            || (elapsed >= self.least
+                && seen.messages >= self.messages
+                && self.awaited_samples(seen, elapsed).is_none())
     }
 
-    /// Whether it goes on for samples, were there enough messages: there are too few yet, more time brings enough, and the slow messages
-    /// have a need of them. Pure.
-    pub fn waits_for_samples(&self, seen: Seen, elapsed: Duration) -> bool {
-        let useful = |samples| {
-            elapsed < self.least
-                || seen.slow.may_wait_for_others()
-                || (seen.slow.may_have_run(samples) && self.come_in_time(samples, elapsed))
+    /// Of how many samples in slow messages it goes on for, were there enough messages; `None`: there are enough, more time does not
+    /// bring enough, or the slow messages have no need of them. Pure.
+    pub fn awaited_samples(&self, seen: Seen, elapsed: Duration) -> Option<u64> {
+        let samples = seen.slow_samples?;
+        if samples >= self.slow_samples || elapsed >= self.most_for_samples || seen.messages >= self.most_messages {
+            return None;
+        }
+        let comes = |enough, ran_least| {
+            samples < enough
+                && seen.slow.may_have_run(samples, ran_least)
+                && self.come_in_time(samples, enough, elapsed)
         };
-        seen.slow_samples.is_some_and(|samples| samples < self.slow_samples && useful(samples))
-            && elapsed < self.most_for_samples
-            && seen.messages < self.most_messages
+        if elapsed < self.least || seen.slow.may_wait_for_others() || comes(self.slow_samples, SlowTime::RAN_LEAST) {
+            return Some(self.slow_samples);
+        }
+        comes(self.few_slow_samples, SlowTime::RAN_MUCH).then_some(self.few_slow_samples)
     }
 
     /// Whether there may be enough samples when it no longer waits for them, at the rate so far. Pure.
-    fn come_in_time(&self, samples: u64, elapsed: Duration) -> bool {
+    fn come_in_time(&self, samples: u64, enough: u64, elapsed: Duration) -> bool {
         let whole = self.most_for_samples.as_secs_f64() / elapsed.as_secs_f64().max(1e-3);
-        SlowTime::at_most(samples) * whole >= self.slow_samples as f64
+        SlowTime::at_most(samples) * whole >= enough as f64
     }
 
     /// The messages of a recording that the longest time ended, where they are too few; `None`: there are enough, or something else
@@ -289,6 +299,7 @@ mod tests {
         least: Duration::from_secs(2),
         most: Duration::from_secs(30),
         slow_samples: 200,
+        few_slow_samples: 60,
         most_for_samples: Duration::from_secs(20),
         most_messages: 100_000,
     };
@@ -318,6 +329,10 @@ mod tests {
         let ran =
             |excess_ms: u64| SlowTime { excess_ns: excess_ms * 1_000_000, period_ns: 3_257_328, ..SlowTime::default() };
         assert!(over(0, ran(10), 2.0), "3 samples at most in 2 s would be 30 in 20 s");
+        // 14 are 200 in 20 s at no time; 60 may come, and are waited for where the slow messages ran.
+        assert!(!over(14, ran(100), 2.5) && !over(59, ran(400), 11.0) && over(60, ran(400), 11.0));
+        assert!(over(14, ran(400), 2.5), "23.2 samples at most are 75 ms, less than a fifth of 400 ms");
+        assert!(over(3, ran(10), 8.0), "in 8 s 8.9 at most, which would be 22 in 20 s");
         assert!(!over(30, ran(100), 2.0), "300 in 20 s");
         assert!(over(30, ran(5_000), 2.0), "30 samples, 42 at most, are 137 ms of 5 s: the slow messages wait");
         assert!(!over(30, ran(4_500), 2.0), "of 4.5 s they may be a thirtieth");

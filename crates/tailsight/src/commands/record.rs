@@ -17,6 +17,7 @@ const UNTIL: Until = Until {
     least: Duration::from_secs(2),
     most: Duration::from_secs(30),
     slow_samples: 200,
+    few_slow_samples: 60,
     most_for_samples: Duration::from_secs(20),
     most_messages: 100_000,
 };

@@ -232,6 +232,43 @@ fn what_a_server_asks_of_its_backend_is_a_request_of_its_own() {
     assert_eq!(of(&lifetimes, SentKind::Push).len(), 0);
 }
 
+/// A word after each reply, twice; the client has closed by then.
+const GOODBYE: &str = r#"
+import socket, sys, time
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    client, _ = server.accept()
+    try:
+        client.recv(4096)
+        client.sendall(b"reply")
+        time.sleep(0.002)
+        client.sendall(b"good")
+        client.sendall(b"bye")
+    except OSError:
+        pass
+    client.close()
+"#;
+
+/// Regression: the other end's reset takes the port from the socket before the send call is over, and such calls (alerts of TLS, say) were
+/// requests to another server.
+#[test]
+fn what_is_sent_to_a_client_that_has_gone_is_no_request() {
+    let test = "what_is_sent_to_a_client_that_has_gone_is_no_request";
+    let Some((live, python)) = start(test, "python3", &["-c", GOODBYE, "26396"]) else { return };
+    let mut buffer = [0; 5];
+    let mut served = 0;
+    let (lifetimes, _) = record(&live, python.0.id(), &[], || {
+        let mut client = connect(26396);
+        client.write_all(b"question").unwrap();
+        client.read_exact(&mut buffer).unwrap();
+        served += 1;
+    });
+    let messages = lifetimes.messages.len();
+    assert!(messages >= 20, "{messages} messages of {served}");
+    let requests = of(&lifetimes, SentKind::Request);
+    assert_eq!(requests.len(), 0, "{:?}", requests.first());
+}
+
 const ECHO: &str = r#"
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

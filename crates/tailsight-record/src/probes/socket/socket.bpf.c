@@ -108,6 +108,10 @@ static __always_inline bool sends_on(const struct sock *sk, struct flow *flow)
 {
 	if (!is_inet(sk))
 		return false;
+	/* The connection was closed in this call: on loopback the other end's reset may come before the call is over, and takes the port
+	 * from the socket. That is no request to another server. */
+	if (sk->sk_protocol == IPPROTO_TCP && !sk->__sk_common.skc_num)
+		return false;
 	flow_of_sock(sk, flow);
 	if (is_target_socket(sk))
 		return true;
