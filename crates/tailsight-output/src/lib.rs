@@ -1,4 +1,4 @@
-//! Output files that users name: whole or not there, and never written through a link.
+//! Output files that users name: whole or not there, and never written through a link. Input files of others: [`input`].
 //!
 //! In: a path and bytes. Out: a file beside the path, under a name of this process's own, which takes the path's place when it is
 //! whole. A full disk leaves what was there before. What root writes into a folder of another user touches nothing outside of it: a
@@ -7,6 +7,8 @@
 //!
 //! Links among the folders above the file are followed. Run directories have a stricter way of their own (`tailsight-trace`,
 //! `src/folder.rs`).
+
+pub mod input;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

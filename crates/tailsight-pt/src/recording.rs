@@ -8,7 +8,10 @@ use std::fs::File;
 use std::path::Path;
 
 use rayon::prelude::*;
-use tailsight_symbolise::resolve::Resolve;
+use tailsight_output::input::{Links, open_regular};
+use tailsight_symbolise::reader::protocol::{About, Places as PlacesInFile};
+use tailsight_symbolise::reader::{MOST_FILE_BYTES, Reader};
+use tailsight_trace::samples::FrameRow;
 
 use crate::Error;
 use crate::ahead::{Ahead, Job, Stop, Trace, Worker};
@@ -401,7 +404,7 @@ impl Summary {
 
 /// The names of functions: demangled where a file's symbols have them.
 pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
-    let resolve = Resolve::default();
+    let mut reader = Reader::start();
     let mut by_module: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (i, (module, _)) in places.iter().enumerate() {
         by_module.entry(*module).or_default().push(i);
@@ -417,9 +420,10 @@ pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
         };
         let offsets: Vec<u64> = of.iter().map(|&i| places[i].1).collect();
         let found = match &about.path {
-            Some(path) if !about.kernel => resolve.file(path, &offsets),
-            _ => vec![Vec::new(); offsets.len()],
+            Some(path) if !about.kernel => read(&mut reader, module, path, offsets),
+            _ => vec![],
         };
+        let found = found.into_iter().chain(std::iter::repeat(vec![]));
         for (&i, frames) in of.iter().zip(found) {
             let place = places[i].1;
             let full = frames.last().map(|frame| frame.function.clone()).filter(|name| !name.is_empty());
@@ -435,6 +439,13 @@ pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
         }
     }
     out
+}
+
+/// The frames of places in a file, read without rights; none when it cannot be read.
+fn read(reader: &mut Reader, number: u32, path: &Path, offsets: Vec<u64>) -> Vec<Vec<FrameRow>> {
+    let Ok((file, _)) = open_regular(path, Links::Follow, MOST_FILE_BYTES) else { return vec![] };
+    reader.give(number, file, None, About::default());
+    reader.names(number, PlacesInFile::Offsets(offsets)).map(|(_, frames)| frames).unwrap_or_default()
 }
 
 pub(crate) fn give(stacks: &mut Stacks<'_>, summary: &mut Summary, each: &mut dyn FnMut(&Event)) {

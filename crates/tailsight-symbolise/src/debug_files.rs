@@ -1,19 +1,20 @@
-//! Names for the functions of a recorded run, later and elsewhere: from debug files, or from the programs as they were built.
+//! Names for the functions of a recorded run, later and elsewhere: from debug files, or from the programs as they were built. They are read
+//! by [`crate::reader`], as they are in a recording.
 //!
 //! In: the run's samples, folders to look in. Out: the samples with what these files tell, and which were found. A file counts when its
 //! build id is the one that the run has, whatever it is called. Of a function without a name a run knows where it begins, of
 //! one with a name where each of its frames was, so that source lines and functions that the compiler put into it can be added.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
+use tailsight_output::input::{Links, open_regular};
 use tailsight_trace::samples::{FrameRow, Samples};
 
-use crate::maps::elf::Elf;
-use crate::resolve::Resolve;
+use crate::reader::protocol::{About, FileId, Places};
+use crate::reader::{MOST_FILE_BYTES, Reader};
 
 /// Files that are looked into in the folders, and how deep these are.
 const MOST_FILES: usize = 50_000;
@@ -43,24 +44,25 @@ pub struct Found {
     pub lines: u64,
     /// The programs and libraries that were asked for.
     pub modules: Vec<Module>,
+    /// Files that could not be read, and why.
+    pub notes: Vec<String>,
 }
 
 /// Looks for the files of these samples and takes what they tell.
-pub fn resolve(samples: &Samples, folders: &[PathBuf]) -> Found {
+pub fn resolve(samples: &Samples, folders: &[PathBuf], reader: Reader) -> Found {
     let asks = |f: &FrameRow| !f.kernel && !f.inlined && !f.build_id.is_empty() && f.source.is_empty();
     let mut modules: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (i, frame) in samples.frames.iter().enumerate().filter(|(_, f)| asks(f)) {
         modules.entry((&frame.module, &frame.build_id)).or_default().push(i);
     }
-    let mut places = Folders { folders, by_build_id: None };
-    let resolve = Resolve::default();
+    let mut places = Folders { folders, by_build_id: None, files: Files { reader, paths: vec![] } };
     let mut out = Found::default();
     let mut frames_of: Vec<Vec<FrameRow>> = samples.frames.iter().map(|frame| vec![frame.clone()]).collect();
     for ((name, build_id), frames) in modules {
         let file = places.find(build_id);
         if let Some(file) = &file {
             let addresses: Vec<u64> = frames.iter().map(|&i| samples.frames[i].offset).collect();
-            for (i, told) in frames.into_iter().zip(resolve.addresses(file, &addresses)) {
+            for (i, told) in frames.into_iter().zip(places.files.names(file, addresses)) {
                 if let Some(known) = completed(&samples.frames[i], told) {
                     out.lines += u64::from(known.iter().any(|f| !f.source.is_empty()));
                     frames_of[i] = known;
@@ -75,7 +77,56 @@ pub fn resolve(samples: &Samples, folders: &[PathBuf]) -> Found {
         out.named += u64::from(before.function.is_empty() && !still);
     }
     out.samples = numbered(samples, &frames_of);
+    out.notes = places.files.notes();
     out
+}
+
+/// Files that the reader has, by its numbers.
+struct Files {
+    reader: Reader,
+    paths: Vec<PathBuf>,
+}
+
+impl Files {
+    /// Gives the reader a file; none when it is no ordinary one, or a very large one.
+    fn give(&mut self, path: &Path) -> Option<FileId> {
+        let (file, _) = open_regular(path, Links::Follow, MOST_FILE_BYTES).ok()?;
+        let number = self.paths.len() as FileId;
+        self.reader.give(number, file, None, About::default());
+        self.paths.push(path.to_owned());
+        Some(number)
+    }
+
+    fn names(&mut self, path: &Path, addresses: Vec<u64>) -> Vec<Vec<FrameRow>> {
+        let file = self.give(path);
+        let names = file.and_then(|file| self.reader.names(file, Places::Addresses(addresses)).ok());
+        let mut frames = names.map(|(_, frames)| frames).unwrap_or_default();
+        // What the reader says of a place without a name is known already.
+        frames
+            .iter_mut()
+            .filter(|at| at.iter().all(|f| f.function.is_empty() && f.source.is_empty()))
+            .for_each(Vec::clear);
+        frames
+    }
+
+    /// The build id of an ELF file; none of another file.
+    fn build_id(&mut self, path: &Path) -> Option<String> {
+        let mut magic = [0; 4];
+        let (file, _) = open_regular(path, Links::Follow, MOST_FILE_BYTES).ok()?;
+        file.read_exact_at(&mut magic, 0).ok()?;
+        if magic != *b"\x7fELF" {
+            return None;
+        }
+        let file = self.give(path)?;
+        let build_id = self.reader.build_id(file);
+        self.reader.take_back(file);
+        build_id
+    }
+
+    fn notes(&mut self) -> Vec<String> {
+        let paths = &self.paths;
+        self.reader.notes(|file| paths.get(file as usize).map(|path| path.display().to_string()))
+    }
 }
 
 /// A frame with what a file tells of it; none when that is nothing.
@@ -122,6 +173,7 @@ struct Folders<'a> {
     folders: &'a [PathBuf],
     /// All files of the folders by their build ids, once that was asked for.
     by_build_id: Option<BTreeMap<String, PathBuf>>,
+    files: Files,
 }
 
 impl Folders<'_> {
@@ -130,16 +182,17 @@ impl Folders<'_> {
         let (first, rest) = build_id.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
         let name = Path::new(first).join(format!("{rest}.debug"));
         let usual = self.folders.iter().flat_map(|dir| [dir.join(".build-id").join(&name), dir.join(&name)]);
-        let found = usual.into_iter().find(|path| build_id_of(path).as_deref() == Some(build_id));
+        let files = &mut self.files;
+        let found = usual.into_iter().find(|path| files.build_id(path).as_deref() == Some(build_id));
         found.or_else(|| {
-            let all = self.by_build_id.get_or_insert_with(|| index(self.folders));
+            let all = self.by_build_id.get_or_insert_with(|| index(self.folders, files));
             all.get(build_id).cloned()
         })
     }
 }
 
 /// Every ELF file below the folders that has a build id; of several with one id the largest, as it has the most to tell.
-fn index(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+fn index(folders: &[PathBuf], reading: &mut Files) -> BTreeMap<String, PathBuf> {
     let mut out: BTreeMap<String, (u64, PathBuf)> = BTreeMap::new();
     let mut open: Vec<(PathBuf, usize)> = folders.iter().map(|dir| (dir.clone(), 0)).collect();
     let mut files = 0;
@@ -151,7 +204,7 @@ fn index(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
                 open.push((entry.path(), depth + 1));
             } else if about.is_file() && files < MOST_FILES {
                 files += 1;
-                let Some(build_id) = build_id_of(&entry.path()) else { continue };
+                let Some(build_id) = reading.build_id(&entry.path()) else { continue };
                 let known = out.entry(build_id).or_default();
                 if about.len() > known.0 {
                     *known = (about.len(), entry.path());
@@ -160,20 +213,6 @@ fn index(folders: &[PathBuf]) -> BTreeMap<String, PathBuf> {
         }
     }
     out.into_iter().map(|(build_id, (_, path))| (build_id, path)).collect()
-}
-
-/// The build id of an ELF file; none of another file.
-fn build_id_of(path: &Path) -> Option<String> {
-    if !std::fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let mut magic = [0; 4];
-    File::open(path).ok()?.read_exact(&mut magic).ok()?;
-    if magic != *b"\x7fELF" {
-        return None;
-    }
-    let elf = Elf::read(File::open(path).ok()?).ok()?;
-    Some(elf.build_id).filter(|id| !id.is_empty())
 }
 
 #[cfg(test)]
@@ -207,7 +246,8 @@ mod tests {
         let listed = String::from_utf8(listed.stdout).unwrap();
         let line = listed.lines().find(|line| line.contains("rebuild_index")).expect("the symbol");
         let start = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
-        let build_id = build_id_of(&dir.join("server")).expect("a build id");
+        let here = || Reader::in_this_process();
+        let build_id = Files { reader: here(), paths: vec![] }.build_id(&dir.join("server")).expect("a build id");
         let files = dir.join("files/below");
         std::fs::create_dir_all(&files).unwrap();
         tool("objcopy", &["--only-keep-debug", "server", "files/below/anything"], dir);
@@ -222,7 +262,7 @@ mod tests {
         let other = "00".repeat(20);
         let frames = vec![frame("", start, &build_id), frame("", start, &other), frame("own", start + 1, &build_id)];
         let before = Samples { rows: vec![], stacks: vec![vec![0, 1], vec![2]], frames };
-        let found = resolve(&before, &[dir.join("files")]);
+        let found = resolve(&before, &[dir.join("files")], here());
         let names = |n: u32| found.samples.stack(n).map(|f| f.function.as_str()).collect::<Vec<_>>();
         assert_eq!(names(0), ["rebuild_index", ""]);
         assert_eq!(names(1).last(), Some(&"own"), "a name stays");
@@ -233,8 +273,8 @@ mod tests {
         let usual = dir.join("usual/.build-id").join(&build_id[..2]);
         std::fs::create_dir_all(&usual).unwrap();
         std::fs::rename(files.join("anything"), usual.join(format!("{}.debug", &build_id[2..]))).unwrap();
-        assert_eq!(resolve(&before, &[dir.join("usual")]).named, 1);
-        let none = resolve(&before, &[dir.join("files"), dir.join("absent")]);
+        assert_eq!(resolve(&before, &[dir.join("usual")], here()).named, 1);
+        let none = resolve(&before, &[dir.join("files"), dir.join("absent")], here());
         assert_eq!((none.named, none.unnamed, none.samples), (0, 2, before));
     }
 }

@@ -6,13 +6,14 @@
 //! contain the program's data: only addresses leave [`Stacks::add`], and kernel addresses leave [`Stacks::finish`] as names only.
 //!
 //! Files of a process are opened through `/proc/PID`, which works for files in containers and for deleted files. Their content is not
-//! trusted: sizes are limited, and a frame that the libraries cannot handle has no name.
+//! trusted: it is read in a process that has no rights ([`reader`]), and what that process does not answer has no name.
 
 pub mod debug_files;
 pub mod error;
 pub mod functions;
 pub mod maps;
 pub mod own;
+pub mod reader;
 pub mod resolve;
 pub mod stacks;
 pub mod unwind;

@@ -1,23 +1,21 @@
-//! Samples to tables: unwinds each as it comes, and names the functions at the end.
+//! Samples to tables: finds the call stack of each, and names the functions at the end.
 //!
-//! In: [`Raw`] samples, whose stack bytes are looked at once. Out: [`Samples`], and what could not be found, in words.
+//! In: [`Raw`] samples, whose stack bytes are looked at once, and the processes that they are of. Out: [`Samples`], and what could not be
+//! found, in words. Files of these processes are opened here and read elsewhere ([`crate::reader`]).
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::fs::File;
 
 use rustc_hash::FxHashMap;
+use serde_bytes::ByteBuf;
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples};
 
-use crate::error::Error;
-use crate::functions::go;
-use crate::maps::elf::{Elf, exported, exported_begins};
 use crate::maps::{Mapping, Maps};
-use crate::own;
+use crate::reader::Reader;
+use crate::reader::protocol::{About, FileId, Mapped, Places, Sample};
 use crate::resolve::Resolve;
 use crate::resolve::perf_map::PerfMap;
-use crate::unwind::{Registers, Unwind};
+use crate::unwind::Registers;
 
 /// What a runtime compiled has this as its module.
 pub const JIT: &str = "[jit]";
@@ -27,27 +25,31 @@ const VDSO: &str = "[vdso]";
 const UPROBES: &str = "[uprobes]";
 /// Most notes of files: a process may have thousands.
 const MOST_NOTES: usize = 6;
+/// Programs and libraries that are opened at most; each keeps a descriptor.
+const MOST_FILES: usize = 400;
+/// Numbers of files from here on are maps of compiled code, by process.
+const FIRST_MAP: FileId = 1 << 30;
 
 /// A sample as it was taken.
-#[derive(Clone, Copy, Debug)]
-pub struct Raw<'a> {
+#[derive(Clone, Debug)]
+pub struct Raw {
     /// When, on which core, whose; its `stack` is not looked at.
     pub row: SampleRow,
     /// A process with the same program at the same addresses, for one that has ended before it was looked at; 0: not known.
     pub like: u32,
     /// Addresses in the kernel, innermost first; the first is where it was, the others are returned to.
-    pub kernel: &'a [u64],
+    pub kernel: Vec<u64>,
     /// The user registers.
     pub registers: Registers,
     /// The bytes above the stack pointer.
-    pub bytes: &'a [u8],
+    pub bytes: Vec<u8>,
 }
 
 /// Where an address is, before it has a name. Two samples at the same place of the same file share a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Place {
     Kernel { address: u64 },
-    File { file: u32, offset: u64 },
+    File { file: FileId, offset: u64 },
     Compiled { process: u32, address: u64 },
     Breakpoint,
     Unknown,
@@ -56,33 +58,31 @@ enum Place {
 /// A program or library.
 struct Module {
     name: String,
-    elf: Arc<Elf>,
-    path: PathBuf,
-    /// Of the kernel's own page: its functions.
-    exported: Vec<(std::ops::Range<u64>, String)>,
-    /// Whether it is the program of its process, and of a Go program the main module's path.
-    program: bool,
-    go_module: Option<String>,
+    /// Whether the reader has it.
+    is_given: bool,
 }
 
 #[derive(Default)]
 struct Process {
     maps: Maps,
-    unwind: Unwind,
-    compiled: Option<PerfMap>,
+    /// Whether the reader has them.
+    is_told: bool,
+    /// The map that its runtime wrote, opened.
+    compiled: Option<File>,
     /// The file that it runs.
     program: String,
     /// A mapping's file by the mapping's start.
-    files: FxHashMap<u64, Option<u32>>,
+    files: FxHashMap<u64, FileId>,
 }
 
 /// Collects samples.
 #[derive(Default)]
 pub struct Stacks {
+    reader: Reader,
     processes: FxHashMap<u32, Process>,
     modules: Vec<Module>,
     /// By the file's number and name.
-    module_of: FxHashMap<(u64, String), Option<u32>>,
+    module_of: FxHashMap<(u64, String), FileId>,
     stack_of: FxHashMap<Vec<Place>, u32>,
     stacks: Vec<Vec<Place>>,
     rows: Vec<SampleRow>,
@@ -101,21 +101,33 @@ pub struct Found {
 }
 
 impl Stacks {
-    /// Takes in what a process has mapped now: at the start of a recording, and again when it is over, for libraries come and
-    /// go, and so do processes.
+    /// With what reads the files.
+    pub fn new(reader: Reader) -> Stacks {
+        Stacks { reader, ..Stacks::default() }
+    }
+
+    /// What reads the files.
+    pub fn reader(&mut self) -> &mut Reader {
+        &mut self.reader
+    }
+
+    /// Takes in what a process has mapped now, and opens it: at the start of a recording, and again when it is over, for libraries come and
+    /// go, and so do processes. Nothing is read.
     pub fn look_at(&mut self, pid: u32) {
         match Maps::of(pid) {
             Ok(maps) if !maps.is_empty() => {
-                let process = self.processes.entry(pid).or_default();
-                if process.maps != maps {
-                    process.maps = std::mem::take(&mut process.maps).updated(maps);
-                    (process.unwind, process.files) = (Unwind::default(), FxHashMap::default());
-                }
+                let mut process = self.processes.remove(&pid).unwrap_or_default();
                 if let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) {
                     let path = program.to_string_lossy();
                     process.program = path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned();
                 }
-                process.compiled = PerfMap::of(pid).or_else(|| process.compiled.take());
+                if process.maps != maps {
+                    process.maps = std::mem::take(&mut process.maps).updated(maps);
+                    process.is_told = false;
+                    process.files = self.files_of(pid, &process);
+                }
+                process.compiled = PerfMap::open(pid).or_else(|| process.compiled.take());
+                self.processes.insert(pid, process);
             }
             Ok(_) => {}
             Err(e) if self.processes.get(&pid).is_none_or(|p| p.maps.is_empty()) => {
@@ -130,27 +142,35 @@ impl Stacks {
         self.processes.contains_key(&pid)
     }
 
-    /// Unwinds a sample. Of its bytes only addresses of code are kept. Gives the number of its call stack.
-    pub fn add(&mut self, raw: &Raw<'_>) -> u32 {
-        let pid = self.looked_at(raw.row.tgid, raw.like);
-        let mut places: Vec<Place> = Vec::with_capacity(raw.kernel.len() + 16);
-        let looked_up =
-            |(i, &address): (usize, &u64)| Place::Kernel { address: address.saturating_sub(u64::from(i > 0)) };
-        places.extend(raw.kernel.iter().enumerate().map(looked_up));
-        if raw.registers.sp != 0 {
-            let mut process = self.processes.remove(&pid).unwrap_or_default();
-            let Process { maps, unwind, program, .. } = &mut process;
-            let mut of = |mapping: &Mapping| {
-                let file = self.file(pid, program, mapping)?;
-                Some(self.modules[file as usize].elf.clone())
-            };
-            let addresses = unwind.stack(maps, &raw.registers, raw.bytes, &mut of);
-            let returned = |(i, address): (usize, u64)| address.saturating_sub(u64::from(i > 0));
-            for address in addresses.into_iter().enumerate().map(returned) {
-                places.push(self.place(pid, &mut process, address));
+    /// Finds the call stacks of samples. Of their bytes only addresses of code are kept. Gives the number of each one's call stack.
+    pub fn add(&mut self, batch: Vec<Raw>) -> Vec<u32> {
+        let mut asked = vec![];
+        let mut heads = Vec::with_capacity(batch.len());
+        for raw in batch {
+            let pid = self.looked_at(raw.row.tgid, raw.like);
+            let has_user = raw.registers.sp != 0;
+            if has_user {
+                self.tell(pid);
+                asked.push(Sample { process: pid, registers: raw.registers, bytes: ByteBuf::from(raw.bytes) });
             }
-            self.processes.insert(pid, process);
+            heads.push((pid, has_user, raw.row, raw.kernel));
         }
+        let mut found = if asked.is_empty() { vec![] } else { self.reader.unwind(asked) }.into_iter();
+        heads
+            .into_iter()
+            .map(|(pid, has_user, row, kernel)| {
+                let addresses = if has_user { found.next().unwrap_or_default() } else { vec![] };
+                self.add_one(pid, row, &kernel, &addresses)
+            })
+            .collect()
+    }
+
+    fn add_one(&mut self, pid: u32, row: SampleRow, kernel: &[u64], user: &[u64]) -> u32 {
+        // The first is where it was; the others are returned to.
+        let looked_up = |(i, &address): (usize, &u64)| address.saturating_sub(u64::from(i > 0));
+        let mut places: Vec<Place> = Vec::with_capacity(kernel.len() + user.len());
+        places.extend(kernel.iter().enumerate().map(|at| Place::Kernel { address: looked_up(at) }));
+        places.extend(user.iter().enumerate().map(|at| self.place(pid, looked_up(at))));
         if places.is_empty() {
             places.push(Place::Unknown);
         }
@@ -159,7 +179,7 @@ impl Stacks {
             self.stacks.push(places.clone());
             next
         });
-        self.rows.push(SampleRow { stack, ..raw.row });
+        self.rows.push(SampleRow { stack, ..row });
         stack
     }
 
@@ -184,57 +204,78 @@ impl Stacks {
         self.rows.is_empty()
     }
 
-    fn place(&mut self, pid: u32, process: &mut Process, address: u64) -> Place {
+    fn place(&self, pid: u32, address: u64) -> Place {
+        let Some(process) = self.processes.get(&pid) else { return Place::Unknown };
         let Some(mapping) = process.maps.find(address) else { return Place::Unknown };
         if mapping.path == UPROBES {
             return Place::Breakpoint;
         }
-        let file = match process.files.get(&mapping.start) {
-            Some(file) => *file,
-            None => {
-                let file = self.file(pid, &process.program, mapping);
-                process.files.insert(mapping.start, file);
-                file
-            }
-        };
-        match file {
-            Some(file) => Place::File { file, offset: address - mapping.start + mapping.offset },
+        match process.files.get(&mapping.start) {
+            Some(&file) => Place::File { file, offset: address - mapping.start + mapping.offset },
             None => Place::Compiled { process: pid, address },
         }
     }
 
-    /// The module behind a mapping of a process that runs `program`, read once.
-    fn file(&mut self, pid: u32, program: &str, mapping: &Mapping) -> Option<u32> {
+    /// The files behind the mappings of a process, by the mappings' starts.
+    fn files_of(&mut self, pid: u32, process: &Process) -> FxHashMap<u64, FileId> {
+        let of = |m: &Mapping| Some((m.start, self.file(pid, &process.program, m)?));
+        process.maps.all().iter().filter_map(of).collect()
+    }
+
+    /// The module behind a mapping of a process that runs `program`: opened once.
+    fn file(&mut self, pid: u32, program: &str, mapping: &Mapping) -> Option<FileId> {
+        let is_vdso = mapping.path == VDSO;
+        if !is_vdso && !mapping.is_file() {
+            return None;
+        }
         let key = (mapping.inode, mapping.path.clone());
         if let Some(known) = self.module_of.get(&key) {
-            return *known;
+            return Some(*known);
         }
-        let module = match mapping.path.as_str() {
-            VDSO => own_page(pid, mapping),
-            _ if mapping.is_file() => match module(pid, mapping) {
-                Ok(module) => Some(Module { program: mapping.path == program, ..module }),
-                Err(e) => {
-                    self.note(tailsight_units::chain(&e));
-                    // Its places are known all the same: named as module and offset.
-                    let elf = Arc::new(Elf::default());
-                    let (program, path) = (mapping.path == program, PathBuf::new());
-                    Some(Module { name: mapping.name().into(), elf, path, exported: vec![], program, go_module: None })
-                }
-            },
-            _ => return None,
+        let file = self.modules.len() as FileId;
+        let about = About { is_program: mapping.path == program, is_vdso };
+        let opened = match is_vdso {
+            true => own_page(pid, mapping).ok_or_else(|| "the page cannot be read".to_owned()),
+            false if self.modules.len() >= MOST_FILES => Err(format!("more than {MOST_FILES} programs and libraries")),
+            false => mapping.open(pid).map(|(_, file)| file).map_err(|e| tailsight_units::chain(&e)),
         };
-        let number = module.map(|module| {
-            self.modules.push(module);
-            self.modules.len() as u32 - 1
-        });
-        self.module_of.insert(key, number);
-        number
+        let is_given = opened.is_ok();
+        match opened {
+            Ok(itself) => self.reader.give(file, itself, if is_vdso { None } else { mapping.folder(pid) }, about),
+            // Its places are known all the same: named as module and offset.
+            Err(why) => self.note(why),
+        }
+        self.modules.push(Module { name: if is_vdso { VDSO.into() } else { mapping.name().into() }, is_given });
+        self.module_of.insert(key, file);
+        Some(file)
+    }
+
+    /// Tells the reader what a process has mapped.
+    fn tell(&mut self, pid: u32) {
+        let Some(process) = self.processes.get_mut(&pid).filter(|process| !process.is_told) else { return };
+        process.is_told = true;
+        let modules = &self.modules;
+        let given = |start: &u64| {
+            let file = process.files.get(start)?;
+            modules.get(*file as usize).is_some_and(|module| module.is_given).then_some(*file)
+        };
+        let mapped = |m: &Mapping| Mapped { start: m.start, end: m.end, offset: m.offset, file: given(&m.start) };
+        let mappings = process.maps.all().iter().map(mapped).collect();
+        self.reader.tell_maps(pid, mappings);
     }
 
     fn note(&mut self, text: String) {
         if self.notes.len() < MOST_NOTES || self.notes.contains_key(&text) {
             *self.notes.entry(text).or_default() += 1;
         }
+    }
+
+    /// The samples so far as they are before anything is named: of each when, on which core and whose.
+    pub fn unnamed(&self, waiting: impl Iterator<Item = SampleRow>) -> Samples {
+        let row = |row: SampleRow| SampleRow { stack: 0, ..row };
+        let mut rows: Vec<SampleRow> = self.rows.iter().copied().chain(waiting).map(row).collect();
+        rows.sort_by_key(|row| row.ts_ns);
+        Samples { rows, stacks: vec![vec![0]], frames: vec![FrameRow::default()] }
     }
 
     /// Names all functions.
@@ -274,24 +315,29 @@ impl Stacks {
                     .into(),
             );
         }
+        let modules = &self.modules;
+        let name_of = |file: FileId| match file.checked_sub(FIRST_MAP) {
+            Some(process) => Some(format!("the map of compiled code of process {process}")),
+            None => modules.get(file as usize).map(|module| module.name.clone()),
+        };
+        let unread = self.reader.notes(name_of);
+        unread.into_iter().for_each(|note| self.note(note));
         Found { samples, unnamed, notes: self.notes.into_keys().collect() }
     }
 
     /// The frames of every place, innermost first.
-    fn names(&self) -> FxHashMap<Place, Vec<FrameRow>> {
-        let resolve = Resolve::default();
+    fn names(&mut self) -> FxHashMap<Place, Vec<FrameRow>> {
         let mut places: Vec<Place> = self.stacks.iter().flatten().copied().collect();
         places.sort_unstable();
         places.dedup();
         let mut out: FxHashMap<Place, Vec<FrameRow>> = FxHashMap::default();
-        let (mut kernel, mut files) = (vec![], BTreeMap::<u32, Vec<u64>>::new());
+        let (mut kernel, mut files, mut compiled) =
+            (vec![], BTreeMap::<FileId, Vec<u64>>::new(), BTreeMap::<u32, Vec<u64>>::new());
         for place in places {
             match place {
                 Place::Kernel { address } => kernel.push(address),
                 Place::File { file, offset } => files.entry(file).or_default().push(offset),
-                Place::Compiled { process, address } => {
-                    out.insert(place, vec![self.compiled(process, address)]);
-                }
+                Place::Compiled { process, address } => compiled.entry(process).or_default().push(address),
                 Place::Breakpoint => {
                     let frame =
                         FrameRow { function: "breakpoint".into(), module: UPROBES.into(), ..FrameRow::default() };
@@ -302,86 +348,74 @@ impl Stacks {
                 }
             }
         }
-        for (address, frames) in kernel.iter().zip(resolve.kernel(&kernel)) {
+        for (address, frames) in kernel.iter().zip(Resolve::default().kernel(&kernel)) {
             out.insert(Place::Kernel { address: *address }, frames);
         }
         for (file, offsets) in files {
-            let module = &self.modules[file as usize];
-            for (offset, frames) in offsets.iter().zip(module.frames(&resolve, &offsets)) {
-                out.insert(Place::File { file, offset: *offset }, frames);
-            }
+            let frames = self.frames(file, &offsets);
+            out.extend(offsets.into_iter().map(|offset| Place::File { file, offset }).zip(frames));
+        }
+        for (process, addresses) in compiled {
+            let frames = self.compiled(process, &addresses);
+            out.extend(addresses.into_iter().map(|address| Place::Compiled { process, address }).zip(frames));
         }
         out
     }
 
-    fn compiled(&self, process: u32, address: u64) -> FrameRow {
-        let process = self.processes.get(&process);
-        let found = process.and_then(|p| p.compiled.as_ref()?.find(address));
-        // Without a name it is one place: the address means nothing outside of the process.
-        let (function, offset) = found.map_or((String::new(), 0), |(name, offset)| (name.to_owned(), offset));
-        let own = own::is_of_program_file(&function);
-        FrameRow { function, offset, module: JIT.into(), own, ..FrameRow::default() }
-    }
-}
-
-impl Module {
-    fn frames(&self, resolve: &Resolve, offsets: &[u64]) -> Vec<Vec<FrameRow>> {
-        let found = if (self.exported.is_empty() || self.name != VDSO) && !self.path.as_os_str().is_empty() {
-            resolve.file(&self.path, offsets)
-        } else {
-            vec![vec![]; offsets.len()]
-        };
-        // Read only where something has no name.
-        let mut begins: Option<Vec<(u64, String)>> = None;
-        let complete = |(mut frames, &offset): (Vec<FrameRow>, &u64)| {
-            let address = self.elf.address_of(offset).unwrap_or(offset);
+    /// The frames of places in a file: at each at least one, of its module.
+    fn frames(&mut self, file: FileId, offsets: &[u64]) -> Vec<Vec<FrameRow>> {
+        let Some(Module { name, is_given }) = self.modules.get(file as usize) else { return vec![] };
+        let asked = if *is_given { self.reader.names(file, Places::Offsets(offsets.to_vec())).ok() } else { None };
+        let (build_id, mut found) = asked.unwrap_or_default();
+        found.resize(offsets.len(), vec![]);
+        for (frames, &offset) in found.iter_mut().zip(offsets) {
             if frames.is_empty() {
-                let name =
-                    self.exported.iter().find(|(range, _)| range.contains(&address)).map(|(_, name)| name.clone());
-                frames.push(FrameRow { function: name.unwrap_or_default(), ..FrameRow::default() });
+                frames.push(FrameRow { offset, ..FrameRow::default() });
             }
-            for frame in &mut frames {
-                (frame.module, frame.build_id) = (self.name.clone(), self.elf.build_id.clone());
-                let of_go = |module: &String| own::is_of_go_module(&frame.function, module);
-                frame.own = self.program && self.go_module.as_ref().is_none_or(of_go);
-                // Without a name all places of a function are one.
-                let start = self.elf.function_start(address).filter(|_| frame.function.is_empty());
-                frame.offset = start.unwrap_or(address);
-                if frame.function.is_empty() {
-                    let begins = begins.get_or_insert_with(|| {
-                        std::fs::File::open(&self.path).map_or_else(|_| vec![], exported_begins)
-                    });
-                    let after = begins.partition_point(|(begin, _)| *begin <= address);
-                    let name = |at: Option<usize>| {
-                        at.and_then(|at| begins.get(at)).map(|(_, name)| name.clone()).unwrap_or_default()
-                    };
-                    (frame.exported_before, frame.exported_after) = (name(after.checked_sub(1)), name(Some(after)));
-                }
+            for frame in frames {
+                (frame.module, frame.build_id) = (name.clone(), build_id.clone());
             }
-            frames
-        };
-        found.into_iter().zip(offsets).map(complete).collect()
+        }
+        found
+    }
+
+    /// The frames of addresses in what the runtime of a process compiled.
+    fn compiled(&mut self, pid: u32, addresses: &[u64]) -> Vec<Vec<FrameRow>> {
+        let map = self.processes.get_mut(&pid).and_then(|process| process.compiled.take());
+        let mut found = vec![];
+        if let Some(map) = map {
+            let file = FIRST_MAP.saturating_add(pid);
+            self.reader.give(file, map, None, About::default());
+            found = self.reader.compiled(file, addresses.to_vec()).unwrap_or_default();
+        }
+        found.resize(addresses.len(), vec![]);
+        for frames in &mut found {
+            // Without a name it is one place: the address means nothing outside of the process.
+            frames.truncate(1);
+            if frames.is_empty() {
+                frames.push(FrameRow::default());
+            }
+            frames[0].module = JIT.into();
+        }
+        found
     }
 }
 
-fn module(pid: u32, mapping: &Mapping) -> Result<Module, Error> {
-    let (path, file) = mapping.open(pid)?;
-    let damaged = |e| Error::Damaged { path: mapping.path.clone().into(), source: Box::new(e) };
-    // A Go program without symbols has the table by which Go itself walks stacks.
-    let functions = file.try_clone().map_or_else(|_| vec![], go::functions_of);
-    let go_module = file.try_clone().ok().and_then(own::go_module_of);
-    let elf = Arc::new(Elf::read(file).map_err(damaged)?);
-    let exported = functions.into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
-    Ok(Module { name: mapping.name().into(), elf, path, exported, program: false, go_module })
-}
-
-/// The page of code that the kernel gives every process: read from the process' memory.
-fn own_page(pid: u32, mapping: &Mapping) -> Option<Module> {
+/// The page of code that the kernel gives every process, copied from the process' memory: a process may have changed it.
+fn own_page(pid: u32, mapping: &Mapping) -> Option<File> {
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
     use std::os::unix::fs::FileExt;
     let bytes = usize::try_from(mapping.end - mapping.start).ok().filter(|&bytes| bytes <= 1 << 20)?;
     let mut page = vec![0; bytes];
-    std::fs::File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut page, mapping.start).ok()?;
-    let read = || Some((Arc::new(Elf::parse(&page).ok()?), exported(&page)));
-    let (elf, exported) = catch_unwind(AssertUnwindSafe(read)).ok()??;
-    Some(Module { name: VDSO.into(), elf, path: PathBuf::new(), exported, program: false, go_module: None })
+    File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut page, mapping.start).ok()?;
+    // SAFETY: a name that ends with a NUL.
+    let fd = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: the kernel just gave us this.
+    let mut copy = unsafe { File::from_raw_fd(fd) };
+    copy.write_all(&page).ok()?;
+    Some(copy)
 }

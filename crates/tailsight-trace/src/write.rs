@@ -373,9 +373,17 @@ impl RunWriter {
     /// # Errors
     /// [`Error::Write`].
     pub fn finish(mut self, meta: &mut RunMeta) -> Result<(), Error> {
+        self.complete(meta)
+    }
+
+    /// As [`RunWriter::finish`]; tables may be written again afterwards, and this be called again. No events may follow.
+    ///
+    /// # Errors
+    /// As of [`RunWriter::finish`].
+    pub fn complete(&mut self, meta: &mut RunMeta) -> Result<(), Error> {
         self.release();
         let mut first = None;
-        for stream in self.streams.values_mut() {
+        for mut stream in std::mem::take(&mut self.streams).into_values() {
             let ended = stream.writer.finish().map_err(|e| Error::write(&stream.path, e));
             let flushed =
                 ended.and_then(|()| stream.writer.get_mut().flush().map_err(|e| Error::write(&stream.path, e)));

@@ -49,6 +49,7 @@ pub enum Exit {
 }
 
 fn main() -> ExitCode {
+    tailsight_symbolise::reader::start_readers_if_asked();
     // The same definition that the man pages and the completions are made of.
     let cli = match Cli::from_arg_matches(&reference::command().get_matches()) {
         Ok(cli) => cli,

@@ -1,6 +1,8 @@
 //! The end of a recording: the cost of the hooks is measured, the buffers are emptied, and the run's tables and run.json are
 //! written.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_trace::meta::{self, State};
@@ -47,30 +49,52 @@ struct Probes {
 }
 
 impl Recording<'_> {
-    /// Ends the recording and writes the rest of the run.
-    pub(super) fn finish(mut self, progress: &mut dyn FnMut(Progress)) -> RecordSummary {
+    /// Ends the recording and writes the rest of the run: whole before anything that the target wrote is read, then once more with the names
+    /// of functions. `stop`: set when the user wants the end.
+    pub(super) fn finish(mut self, stop: &Arc<AtomicBool>, progress: &mut dyn FnMut(Progress)) -> RecordSummary {
         let probes = self.switch_off(progress);
         // The programs are off: nothing is lost while this waits for a core.
         let _work = self.ready.background.work(FINISH);
         self.empty(progress);
         self.find_devices();
         self.confine(Stage::Reading);
-        // While the target still runs: a command is stopped next.
-        let samples = self.name_samples(&probes.costs);
+        let samples = self.describe_samples(&probes.costs);
         self.describe_traced(&probes.costs);
         let tasks = self.describe_target(&probes.lost);
         self.describe_run(probes);
         self.warn();
-        self.write(&tasks, samples.as_ref())
+        let mut error = self.write(&tasks, samples.as_ref());
+        // While the target still runs: a command is stopped next.
+        let named = self.name_samples(stop);
+        let target = &mut self.ready.target;
+        if target.child.take().is_some_and(Command::stop) {
+            let warning = "the command did not end on SIGTERM within 5 s and was killed";
+            self.ready.meta.warnings.push(warning.into());
+        }
+        let Prepared { mut writer, mut meta, .. } = self.ready;
+        let sampled = named.filter(|s| !s.is_empty()).map_or(Ok(()), |samples| writer.samples(&samples));
+        if let Err(e) = sampled.and_then(|()| writer.complete(&mut meta)) {
+            error.get_or_insert(e.into());
+        }
+        RecordSummary { meta, error, few: self.few }
+    }
+
+    /// What is known of the samples before their functions have names.
+    fn describe_samples(&mut self, costs: &Result<Vec<ProgramCost>, Error>) -> Option<Samples> {
+        let sampling = self.sampling.as_mut()?;
+        let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
+        let Prepared { loaded, meta, .. } = &mut self.ready;
+        let (said, samples) = sampling.sum_up(loaded, costs, meta.start_ns);
+        meta.sampling = Some(said);
+        Some(samples)
     }
 
     /// Finds the call stacks of the samples and the names of their functions.
-    fn name_samples(&mut self, costs: &Result<Vec<ProgramCost>, Error>) -> Option<Samples> {
+    fn name_samples(&mut self, stop: &Arc<AtomicBool>) -> Option<Samples> {
         let sampling = self.sampling.take()?;
-        let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
         let Prepared { loaded, meta, target, .. } = &mut self.ready;
         let followed = target.followed(loaded, &self.drain.collector.tasks);
-        let (said, samples) = sampling.finish(loaded, &followed, costs, meta.start_ns);
+        let (said, samples) = sampling.finish(&followed, meta.start_ns, stop);
         meta.warnings.extend(said.notes.iter().map(|note| format!("samples: {note}")));
         meta.sampling = Some(said);
         Some(samples)
@@ -148,9 +172,6 @@ impl Recording<'_> {
         let followed = target.followed(loaded, &collector.tasks);
         let (before, after) = (std::mem::take(&mut self.early.snapshot), procfs::tasks(|_| false));
         let tasks = task_rows(before, after, std::mem::take(&mut collector.tasks), &followed);
-        if target.child.take().is_some_and(Command::stop) {
-            meta.warnings.push("the command did not end on SIGTERM within 5 s and was killed".into());
-        }
         let mut app = std::mem::take(&mut target.app);
         if app.is_empty() {
             app = tasks.iter().find(|t| t.target && t.tid == t.tgid).map(|t| t.comm.clone()).unwrap_or_default();
@@ -210,14 +231,15 @@ impl Recording<'_> {
         }
     }
 
-    /// Writes the tables and run.json. Whatever fails, the rest is tried.
-    fn write(self, tasks: &[TaskRow], samples: Option<&Samples>) -> RecordSummary {
-        let Prepared { writer, mut meta, .. } = self.ready;
-        let mut error = self.drain.failed;
+    /// Writes the tables and run.json. Whatever fails, the rest is tried; the first error.
+    fn write(&mut self, tasks: &[TaskRow], samples: Option<&Samples>) -> Option<Error> {
+        let Prepared { writer, meta, .. } = &mut self.ready;
+        let mut error = self.drain.failed.take();
         let nic_rows = &self.nic_clocks.rows;
         let nic_clocks = if nic_rows.is_empty() { Ok(()) } else { writer.nic_clocks(nic_rows) };
         let sockets = socket_rows(&self.drain.collector);
-        let sampled = samples.filter(|s| !s.is_empty()).map_or(Ok(()), |samples| writer.samples(samples));
+        let samples = samples.filter(|s| !s.is_empty());
+        let sampled = samples.map_or(Ok(()), |samples| writer.samples(samples));
         let clocks = writer.clocks(&self.clock.rows);
         for step in [writer.tasks(tasks), writer.sockets(&sockets), clocks, nic_clocks, sampled] {
             if let Err(e) = step {
@@ -225,7 +247,7 @@ impl Recording<'_> {
             }
         }
         meta.state = State::Complete;
-        if let Some(why) = self.interrupted {
+        if let Some(why) = self.interrupted.take() {
             meta.state = State::Partial;
             meta.partial = Some(why);
         }
@@ -233,9 +255,14 @@ impl Recording<'_> {
             meta.state = State::Partial;
             meta.partial = Some(chain(e));
         }
-        if let Err(e) = writer.finish(&mut meta) {
+        // Read only if this process ends before it writes it again.
+        let unnamed = samples.map(|_| "samples: the recorder was ended before their functions had names".to_owned());
+        let usual = meta.warnings.len();
+        meta.warnings.extend(unnamed);
+        if let Err(e) = writer.complete(meta) {
             error.get_or_insert(e.into());
         }
-        RecordSummary { meta, error, few: self.few }
+        meta.warnings.truncate(usual);
+        error
     }
 }

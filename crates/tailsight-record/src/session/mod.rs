@@ -13,6 +13,7 @@ mod sampling;
 mod target;
 pub mod traced;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::confine::Stage;
@@ -29,11 +30,11 @@ pub use traced::{Asked, Traces};
 /// Everything that happens before the first event; later trouble is in [`RecordSummary::error`].
 pub fn record(
     options: &Options,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RecordSummary, Error> {
     let mut recording = Recording::start(Prepared::new(options, progress)?);
     recording.confine(Stage::Recording);
     recording.run(stop, progress);
-    Ok(recording.finish(progress))
+    Ok(recording.finish(stop, progress))
 }

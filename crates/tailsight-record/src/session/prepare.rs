@@ -5,6 +5,7 @@ use std::time::Duration;
 use tailsight_host::kernel::Kernel;
 use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
+use tailsight_symbolise::reader::Reader;
 use tailsight_trace::RunWriter;
 use tailsight_trace::meta::RunMeta;
 use tailsight_units::chain;
@@ -35,6 +36,8 @@ pub(super) struct Prepared<'a> {
     pub(super) writer: RunWriter,
     /// Absent: no samples.
     pub(super) sample_clock: Option<SampleClock>,
+    /// Reads what the target wrote.
+    pub(super) reader: Reader,
     pub(super) meta: RunMeta,
     /// Stamps of what the NICs send, and why there are none although they were asked for.
     pub(super) tx_stamps: TxStamps,
@@ -67,6 +70,8 @@ impl<'a> Prepared<'a> {
             let _work = background.work(PREPARE);
             describe::settings(first)
         });
+        // Before the hooks, so that no recording sees its start; later this process may start nothing.
+        let reader = if options.samples == SampleRate::Off { Reader::default() } else { Reader::start() };
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector))?;
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
@@ -120,6 +125,7 @@ impl<'a> Prepared<'a> {
             tracing,
             background,
             sample_clock,
+            reader,
         })
     }
 }

@@ -130,7 +130,11 @@ impl<'a> Recording<'a> {
         let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
         ready.loaded.set_nic_stamps(nic_clocks.stamps_in());
         tell_waits(&mut ready.loaded);
-        let sampling = Sampling::start(&ready);
+        let mut sampling = Sampling::start(&mut ready);
+        if let (Some(recorder), Some(sampling)) = (&mut ready.meta.recorder, &mut sampling) {
+            // They are the recorder, too.
+            recorder.threads.extend(sampling.readers());
+        }
         let clock = Clock::start();
         ready.meta.start_ns = clocks::monotonic_ns();
         ready.loaded.set_recording(true);

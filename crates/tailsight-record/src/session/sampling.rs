@@ -1,13 +1,17 @@
-//! The samples of a recording: taken while it runs, named at its end.
+//! The samples of a recording: taken while it runs, named at its end, when the run is on disk.
 //!
 //! In: the loaded probes, the target's processes. Out: the tables of samples and what run.json says of them. The copies of
 //! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tailsight_host::cpu_list;
 use tailsight_host::proc::field;
-use tailsight_symbolise::Stacks;
+use tailsight_symbolise::maps::Maps;
+use tailsight_symbolise::resolve::jvm;
+use tailsight_symbolise::{Raw, Stacks};
 use tailsight_trace::event::switch_flags::MOST_PLACES;
 use tailsight_trace::meta;
 use tailsight_trace::samples::{Samples, kind};
@@ -22,6 +26,12 @@ use crate::probes::samples::{Clocks, Code, PROGRAM, Ring};
 const MOST_WAITING: usize = 64 << 20;
 /// How long unwinding may wait for a core while the recording runs.
 const UNWIND: Duration = Duration::from_millis(100);
+/// Samples that are unwound at once: some MB of stacks.
+const BATCH: usize = 512;
+/// How long all names may take where the user has ended the recording.
+const IN_HASTE: Duration = Duration::from_secs(5);
+/// JVMs that are asked for their maps at the same time.
+const MOST_ASKED: usize = 16;
 /// Samples of a run at most: those of an hour on two busy cores.
 const MOST_SAMPLES: usize = 8_000_000;
 
@@ -40,15 +50,15 @@ pub(super) struct Sampling {
 
 impl Sampling {
     /// Starts the clocks, if samples are wanted. Failures are noted; the recording goes on.
-    pub(super) fn start(ready: &Prepared<'_>) -> Option<Sampling> {
-        let Prepared { target, loaded, sample_clock, .. } = ready;
+    pub(super) fn start(ready: &mut Prepared<'_>) -> Option<Sampling> {
+        let Prepared { target, loaded, sample_clock, reader, .. } = ready;
         let clock = (*sample_clock)?;
         let cpus = usable_cpus(&target.pids);
         let period_ns = clock.period_ns;
         let mut started = Sampling {
             ring: None,
             clocks: None,
-            stacks: Stacks::default(),
+            stacks: Stacks::new(std::mem::take(reader)),
             said: meta::Sampling {
                 period_ns,
                 others_one_in: clock.others_one_in,
@@ -78,6 +88,11 @@ impl Sampling {
         Some(started)
     }
 
+    /// The processes that read the files of the target.
+    pub(super) fn readers(&mut self) -> Vec<u32> {
+        self.stacks.reader().pids()
+    }
+
     /// Moves samples out of the ring. `pids`: the target's processes at this time.
     pub(super) fn take(&mut self, loaded: &Loaded, pids: &[u32], background: &Background) {
         self.code.tell(loaded, pids);
@@ -100,22 +115,32 @@ impl Sampling {
         let began = Instant::now();
         let (stacks, end_ns, too_many) = (&mut self.stacks, self.end_ns, &mut self.too_many);
         let places = &mut self.said.sleep_places;
+        let mut batch: Vec<(Raw, u32)> = vec![];
+        let mut add = |batch: &mut Vec<(Raw, u32)>, stacks: &mut Stacks| {
+            let (raws, place_of): (Vec<Raw>, Vec<u32>) = batch.drain(..).unzip();
+            for (place, stack) in place_of.into_iter().zip(stacks.add(raws)) {
+                if let Some(at) = (place as usize).checked_sub(1).filter(|at| *at < usize::from(MOST_PLACES)) {
+                    places.resize(places.len().max(at + 1), 0);
+                    places[at] = stack + 1;
+                }
+            }
+        };
         ring.each(|raw, place| {
             if raw.row.ts_ns > end_ns {
                 return;
             }
             if raw.row.kind == kind::SKIPPED {
                 stacks.add_skipped(raw.row);
-            } else if stacks.len() < MOST_SAMPLES {
-                let stack = stacks.add(raw);
-                if let Some(at) = (place as usize).checked_sub(1).filter(|at| *at < usize::from(MOST_PLACES)) {
-                    places.resize(places.len().max(at + 1), 0);
-                    places[at] = stack + 1;
+            } else if stacks.len() + batch.len() < MOST_SAMPLES {
+                batch.push((raw, place));
+                if batch.len() == BATCH {
+                    add(&mut batch, stacks);
                 }
             } else {
                 *too_many += 1;
             }
         });
+        add(&mut batch, stacks);
         self.unwound_ns += began.elapsed().as_nanos() as u64;
     }
 
@@ -134,39 +159,26 @@ impl Sampling {
         self.clocks = None;
     }
 
-    /// Unwinds the waiting samples and names all functions. `followed`: every process of the target.
-    pub(super) fn finish(
-        mut self,
+    /// What is known before anything of the target is read: when samples were taken, on which core and whose, and their counts.
+    pub(super) fn sum_up(
+        &mut self,
         loaded: &Loaded,
-        followed: &[u32],
         costs: &[ProgramCost],
         start_ns: u64,
     ) -> (meta::Sampling, Samples) {
-        let began = Instant::now();
-        let before = self.unwound_ns;
+        let mut waiting = vec![];
         if let Some(ring) = &self.ring {
             ring.take();
+            waiting = ring.waiting();
         }
-        // A JVM writes a map of its compiled methods when asked.
-        for &pid in followed {
-            if let Err(why) = tailsight_symbolise::resolve::jvm::ask_for_map(pid) {
-                self.said.notes.push(format!(
-                    "the JVM of process {pid} wrote no perf map of its compiled methods: \
-                 {why}"
-                ));
-            }
-        }
-        // Libraries that were loaded and processes that were born since.
-        followed.iter().for_each(|&pid| self.stacks.look_at(pid));
-        self.unwind();
-        let mut found = self.stacks.finish();
-        found.samples.rows.retain(|row| row.ts_ns >= start_ns);
+        let end_ns = self.end_ns;
+        let mut samples = self.stacks.unnamed(waiting.into_iter().filter(|row| row.ts_ns <= end_ns));
+        samples.rows.retain(|row| row.ts_ns >= start_ns);
         let bss = loaded.probes.variables();
-        let rows = &found.samples.rows;
-        let mut said = self.said;
-        let of_kind = |kind: u8| rows.iter().filter(|row| row.kind == kind).count() as u64;
+        let said = &mut self.said;
+        let of_kind = |kind: u8| samples.rows.iter().filter(|row| row.kind == kind).count() as u64;
         (said.sleeps, said.skipped) = (of_kind(kind::SLEEP), of_kind(kind::SKIPPED));
-        said.samples = rows.len() as u64 - said.skipped;
+        said.samples = samples.rows.len() as u64 - said.skipped;
         said.slow = Some(bss.heads.iter().map(|head| head.slow_ticks).sum());
         said.lost = bss.samples_lost + self.too_many;
         if bss.places_full > 0 {
@@ -182,11 +194,53 @@ impl Sampling {
             ));
         }
         said.ns_per_sample = costs.iter().find(|c| c.name == PROGRAM).and_then(|c| c.ns_per_run);
+        (said.clone(), samples)
+    }
+
+    /// Unwinds the waiting samples and names all functions. `followed`: every process of the target, which still runs. `stop`: set when the
+    /// user wants the end; where it is set already, names have a short time.
+    pub(super) fn finish(
+        mut self,
+        followed: &[u32],
+        start_ns: u64,
+        stop: &Arc<AtomicBool>,
+    ) -> (meta::Sampling, Samples) {
+        let began = Instant::now();
+        let before = self.unwound_ns;
+        match stop.load(Ordering::Relaxed) {
+            true => self.stacks.reader().hurry(IN_HASTE),
+            false => self.stacks.reader().give_up_on(Arc::clone(stop)),
+        }
+        self.said.notes.extend(maps_asked_for(followed));
+        // Libraries that were loaded and processes that were born since.
+        followed.iter().for_each(|&pid| self.stacks.look_at(pid));
+        self.unwind();
+        let mut found = self.stacks.finish();
+        found.samples.rows.retain(|row| row.ts_ns >= start_ns);
+        let mut said = self.said;
         said.symbolise_ns = before + began.elapsed().as_nanos() as u64;
         said.unnamed = found.unnamed;
         said.notes.append(&mut found.notes);
         (said, found.samples)
     }
+}
+
+/// A JVM writes a map of its compiled methods when asked. All are asked at the same time: each may take its time. Why there is none.
+fn maps_asked_for(pids: &[u32]) -> Vec<String> {
+    let jvms: Vec<u32> =
+        pids.iter().copied().filter(|&pid| Maps::of(pid).is_ok_and(|maps| jvm::is_jvm(&maps))).collect();
+    let mut notes = vec![];
+    if jvms.len() > MOST_ASKED {
+        notes.push(format!("{MOST_ASKED} of {} JVMs were asked for the maps of their compiled methods", jvms.len()));
+    }
+    let ask = |pid: u32| std::thread::spawn(move || (pid, jvm::ask_for_map(pid)));
+    let asked: Vec<_> = jvms.into_iter().take(MOST_ASKED).map(ask).collect();
+    for (pid, answer) in asked.into_iter().filter_map(|thread| thread.join().ok()) {
+        if let Err(why) = answer {
+            notes.push(format!("the JVM of process {pid} wrote no perf map of its compiled methods: {why}"));
+        }
+    }
+    notes
 }
 
 /// The cores that threads of these processes may run on, as `/proc/PID/status` says; all that are online when it says nothing.

@@ -5,9 +5,13 @@
 
 pub mod elf;
 
-use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use tailsight_output::input::{Links, open_regular};
 
 use crate::error::Error;
 
@@ -37,33 +41,44 @@ impl Mapping {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Where the file can be opened now, for a process that has it mapped or had. The path may be of no use to the next call.
+    /// Opens the file of a process that has it mapped or had: a regular file, the one that was mapped. The path by which it was found may be
+    /// of no use to the next call.
     ///
     /// # Errors
     /// [`Error::Module`], [`Error::Replaced`].
     pub fn open(&self, pid: u32) -> Result<(PathBuf, File), Error> {
         let mut why = std::io::Error::from(std::io::ErrorKind::NotFound);
         let mut replaced = false;
-        // In the process' own mount namespace; the file itself, also when it was deleted; where it was, when the process is gone.
-        let inside = format!("/proc/{pid}/root{}", self.path);
+        // The file itself, whatever is at its path now; the path in the process' own mount namespace, where the right to that is missing; where
+        // it was, when the process is gone. The path may be another file's by now, or a link's, which the number of the file tells.
         let itself = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
-        for path in [inside, itself, self.path.clone()] {
-            let is_regular = fs::metadata(&path).is_ok_and(|about| about.is_file());
-            if !is_regular {
-                continue;
-            }
-            match File::open(&path) {
-                Ok(file) if file.metadata().is_ok_and(|about| about.ino() == self.inode) => {
-                    return Ok((path.into(), file));
-                }
+        let inside = format!("/proc/{pid}/root{}", self.path);
+        for path in [itself, inside, self.path.clone()] {
+            match open_regular(Path::new(&path), Links::Follow, MOST_FILE_BYTES) {
+                Ok((file, about)) if about.ino() == self.inode => return Ok((path.into(), file)),
                 Ok(_) => replaced = true,
-                Err(e) => why = e,
+                // What says more than that it is not there.
+                Err(e) if why.kind() == std::io::ErrorKind::NotFound => why = e,
+                Err(_) => {}
             }
         }
         let path = PathBuf::from(&self.path);
         Err(if replaced { Error::Replaced { path } } else { Error::Module { path, source: why } })
     }
+
+    /// The folder that the file is in, as the process sees it. A place only: nothing can be read by it alone.
+    pub fn folder(&self, pid: u32) -> Option<OwnedFd> {
+        let folder = Path::new(&self.path).parent()?.to_str()?;
+        let flags = libc::O_PATH | libc::O_DIRECTORY;
+        let open = |path: String| OpenOptions::new().read(true).custom_flags(flags).open(path).ok();
+        open(format!("/proc/{pid}/root{folder}")).or_else(|| open(folder.to_owned())).map(OwnedFd::from)
+    }
 }
+
+/// A file beyond this is not looked into: programs with all their debug information have some hundred MiB.
+pub const MOST_FILE_BYTES: u64 = 1 << 30;
+/// Bytes of a list of mappings that are read; the kernel's usual limit of mappings makes some 10 MB.
+const MOST_LIST_BYTES: u64 = 64 << 20;
 
 /// The mappings of a process, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,17 +93,16 @@ impl Maps {
     /// [`Error::Proc`].
     pub fn of(pid: u32) -> Result<Maps, Error> {
         let path = PathBuf::from(format!("/proc/{pid}/maps"));
-        match fs::read(&path) {
-            Ok(text) => Ok(Maps::parse(&String::from_utf8_lossy(&text))),
+        let mut text = Vec::new();
+        match File::open(&path).and_then(|file| file.take(MOST_LIST_BYTES).read_to_end(&mut text)) {
+            Ok(_) => Ok(Maps::parse(&String::from_utf8_lossy(&text))),
             Err(source) => Err(Error::Proc { path, source }),
         }
     }
 
     /// Takes the lines of such a file; those that it does not understand are left out.
     pub fn parse(text: &str) -> Maps {
-        let mut mappings: Vec<Mapping> = text.lines().filter_map(parse_line).collect();
-        mappings.sort_by_key(|m| m.start);
-        Maps { mappings }
+        Maps::from(text.lines().filter_map(parse_line).collect::<Vec<_>>())
     }
 
     /// The mapping that an address is in.
@@ -117,6 +131,13 @@ impl Maps {
     }
 }
 
+impl From<Vec<Mapping>> for Maps {
+    fn from(mut mappings: Vec<Mapping>) -> Maps {
+        mappings.sort_by_key(|m| m.start);
+        Maps { mappings }
+    }
+}
+
 /// `start-end perms offset device inode path`, with the numbers but the inode in hexadecimal.
 fn parse_line(line: &str) -> Option<Mapping> {
     let mut rest = line;
@@ -140,6 +161,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const TEXT: &str = "\
 55d0c0a00000-55d0c0a05000 r--p 00000000 fe:00 1234                       /usr/bin/memcached

@@ -6,6 +6,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use std::time::{Duration, Instant};
 use super::status;
 use crate::maps::Maps;
 
-/// How long it may take to open its socket, and to write the map.
+/// How long it may take to open its socket, to write the map and to answer, all together.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of an answer that are read.
-const MOST_ANSWER: u64 = 4096;
+const MOST_ANSWER: usize = 4096;
 
 /// Whether a process runs a JVM.
 pub fn is_jvm(maps: &Maps) -> bool {
@@ -35,7 +36,8 @@ pub fn ask_for_map(pid: u32) -> Result<bool, String> {
     }
     let status = status::read(pid).map_err(|e| e.to_string())?;
     let process = Process::of(pid, &status)?;
-    let answer = process.connect().and_then(|socket| command(socket, "Compiler.perfmap"))?;
+    let until = Instant::now() + PATIENCE;
+    let answer = process.connect(until).and_then(|socket| command(&socket, "Compiler.perfmap", until))?;
     match answer.split_once('\n') {
         Some(("0", _)) => Ok(true),
         // A stranger's words: one line of letters.
@@ -73,15 +75,12 @@ impl Process {
     }
 
     /// Its socket, which it opens when it is asked to.
-    fn connect(&self) -> Result<UnixStream, String> {
+    fn connect(&self, until: Instant) -> Result<UnixStream, String> {
         let socket = self.tmp.join(format!(".java_pid{}", self.inside));
         if !self.is_its_socket(&socket) {
-            self.wake(&socket)?;
+            self.wake(&socket, until)?;
         }
-        let stream = UnixStream::connect(&socket).map_err(|e| format!("its socket {}: {e}", socket.display()))?;
-        let timeout = Some(PATIENCE);
-        stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout)).map_err(|e| e.to_string())?;
-        Ok(stream)
+        connect_until(&socket, until).map_err(|e| format!("its socket {}: {e}", socket.display()))
     }
 
     /// Anybody may put something of that name into `/tmp`.
@@ -89,14 +88,13 @@ impl Process {
         fs::symlink_metadata(path).is_ok_and(|about| about.file_type().is_socket() && about.uid() == self.user)
     }
 
-    fn wake(&self, socket: &Path) -> Result<(), String> {
+    fn wake(&self, socket: &Path, until: Instant) -> Result<(), String> {
         let trigger = self.tmp.join(format!(".attach_pid{}", self.inside));
         let made =
             OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&trigger);
         made.map_err(|e| format!("{}: {e}", trigger.display()))?;
         // SAFETY: no pointers.
         unsafe { libc::kill(self.pid, libc::SIGQUIT) };
-        let until = Instant::now() + PATIENCE;
         while !self.is_its_socket(socket) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -108,13 +106,44 @@ impl Process {
     }
 }
 
-/// Sends a command of jcmd; gives the answer, which begins with `0` and a line feed when it was done.
-fn command(mut socket: UnixStream, what: &str) -> Result<String, String> {
+/// Connects; while its queue is full, until then. A connection that waits has no time-out.
+fn connect_until(socket: &Path, until: Instant) -> nix::Result<UnixStream> {
+    use nix::errno::Errno;
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket as new_socket};
+    let address = UnixAddr::new(socket)?;
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let ours = new_socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    loop {
+        match connect(ours.as_raw_fd(), &address) {
+            Ok(()) => return Ok(UnixStream::from(ours)),
+            Err(Errno::EAGAIN | Errno::EINTR) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10))
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// Sends a command of jcmd; gives the answer, which begins with `0` and a line feed when it was done. Whoever answers a byte at a time has
+/// the same time as others.
+fn command(mut socket: &UnixStream, what: &str, until: Instant) -> Result<String, String> {
+    let no_answer = |e: std::io::Error| format!("no answer: {e}");
     // Version, the command and three arguments, each ended by a zero.
     let request = format!("1\0jcmd\0{what}\0\0\0");
+    let left = || Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
+    let late = || no_answer(std::io::ErrorKind::TimedOut.into());
+    socket.set_nonblocking(false).map_err(no_answer)?;
+    socket.set_write_timeout(Some(left().ok_or_else(late)?)).map_err(no_answer)?;
+    socket.write_all(request.as_bytes()).map_err(no_answer)?;
     let mut answer = Vec::new();
-    let done = socket.write_all(request.as_bytes()).and_then(|()| socket.take(MOST_ANSWER).read_to_end(&mut answer));
-    done.map_err(|e| format!("no answer: {e}"))?;
+    let mut part = [0; 512];
+    while answer.len() < MOST_ANSWER {
+        socket.set_read_timeout(Some(left().ok_or_else(late)?)).map_err(no_answer)?;
+        match socket.read(&mut part).map_err(no_answer)? {
+            0 => break,
+            n => answer.extend_from_slice(&part[..n]),
+        }
+    }
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
@@ -153,8 +182,42 @@ mod tests {
             request
         });
         let process = Process { pid: 0, inside: 7, user, tmp: dir.path().into() };
-        let answer = process.connect().and_then(|socket| command(socket, "Compiler.perfmap"));
+        let until = Instant::now() + PATIENCE;
+        let answer = process.connect(until).and_then(|socket| command(&socket, "Compiler.perfmap", until));
         assert_eq!(answer.as_deref(), Ok("0\n"));
         assert_eq!(&jvm.join().unwrap()[..], b"1\0jcmd\0Compiler.perfmap\0\0\0");
+    }
+
+    /// Regression: one that answered a byte each 2.5 s, or whose queue of connections was full, kept the recorder for hours.
+    #[test]
+    fn one_that_plays_for_time_gets_no_more_than_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".java_pid7");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let begun = Instant::now();
+        let soon = || Instant::now() + Duration::from_millis(300);
+        let slow = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b"0").is_ok() {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            listener
+        });
+        let socket = connect_until(&path, soon()).unwrap();
+        let answer = command(&socket, "Compiler.perfmap", soon());
+        assert!(answer.as_ref().is_err_and(|why| why.starts_with("no answer")), "{answer:?}");
+        drop(socket);
+        let listener = slow.join().unwrap();
+        // SAFETY: no pointers. The shortest queue.
+        unsafe { libc::listen(listener.as_raw_fd(), 0) };
+        let mut waiting = vec![];
+        let full = loop {
+            match connect_until(&path, soon()) {
+                Ok(stream) => waiting.push(stream),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(full, nix::errno::Errno::EAGAIN);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 }

@@ -39,15 +39,16 @@ impl Default for Resolve {
 }
 
 impl Resolve {
-    /// The frames of places in a file, given as offsets in the file, innermost first. Empty ones are not known.
-    pub fn file(&self, path: &Path, offsets: &[u64]) -> Vec<Vec<FrameRow>> {
-        let source = Source::Elf(Elf::new(path));
+    /// The frames of places in a file, given as offsets in the file, innermost first. Empty ones are not known. `debug`: by debug
+    /// information too, in the file and where the file says that it is.
+    pub fn file(&self, path: &Path, offsets: &[u64], debug: bool) -> Vec<Vec<FrameRow>> {
+        let source = Source::Elf(Elf { debug_syms: debug, ..Elf::new(path) });
         self.look_up(&source, Input::FileOffset(offsets), offsets.len(), false)
     }
 
-    /// The frames of addresses in a file's own address space, innermost first. Empty ones are not known.
-    pub fn addresses(&self, path: &Path, addresses: &[u64]) -> Vec<Vec<FrameRow>> {
-        let source = Source::Elf(Elf::new(path));
+    /// The frames of addresses in a file's own address space, likewise.
+    pub fn addresses(&self, path: &Path, addresses: &[u64], debug: bool) -> Vec<Vec<FrameRow>> {
+        let source = Source::Elf(Elf { debug_syms: debug, ..Elf::new(path) });
         self.look_up(&source, Input::VirtOffset(addresses), addresses.len(), false)
     }
 
@@ -116,7 +117,7 @@ mod tests {
         let here = a_function_with_a_name_of_its_own as *const () as u64;
         let mapping = maps.find(here).unwrap();
         let path = std::env::current_exe().unwrap();
-        let found = Resolve::default().file(&path, &[here - mapping.start + mapping.offset, u64::MAX]);
+        let found = Resolve::default().file(&path, &[here - mapping.start + mapping.offset, u64::MAX], true);
         let name = &found[0].last().unwrap().function;
         assert!(name.ends_with("a_function_with_a_name_of_its_own"), "{name}");
         assert!(found[1].is_empty());
@@ -127,8 +128,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("text");
         std::fs::write(&path, "#!/bin/sh\n".repeat(100)).unwrap();
-        assert_eq!(Resolve::default().file(&path, &[10]), [vec![]]);
-        assert_eq!(Resolve::default().file(&dir.path().join("absent"), &[10, 20]), [vec![], vec![]]);
+        assert_eq!(Resolve::default().file(&path, &[10], true), [vec![]]);
+        assert_eq!(Resolve::default().file(&dir.path().join("absent"), &[10, 20], true), [vec![], vec![]]);
     }
 
     /// The kernel's own list is readable to root only; else its frames say where they are and not what.

@@ -12,6 +12,7 @@ use framehop::{
     UnwinderNative,
 };
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 
 use crate::maps::elf::{Bytes, Elf, Section};
 use crate::maps::{Mapping, Maps};
@@ -20,7 +21,7 @@ use crate::maps::{Mapping, Maps};
 pub const MOST_FRAMES: usize = 128;
 
 /// A user thread's registers, as far as stacks need them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registers {
     /// Instruction pointer.
     pub ip: u64,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use tailsight_symbolise::debug_files::{self, Found};
+use tailsight_symbolise::reader::Reader;
 use tailsight_trace::{Run, RunWriter};
 
 use crate::cli_symbolise::Symbolise;
@@ -22,7 +23,7 @@ pub fn run(args: &Symbolise) -> anyhow::Result<Exit> {
     if run.samples.frames.is_empty() {
         bail!("{} has no samples\n  record without --sample off", args.run.display());
     }
-    let found = debug_files::resolve(&run.samples, &args.debug_dir);
+    let found = debug_files::resolve(&run.samples, &args.debug_dir, Reader::start());
     if found.samples != run.samples {
         let mut meta = run.meta.clone();
         if let Some(sampling) = &mut meta.sampling {
@@ -55,6 +56,9 @@ fn text(found: &Found) -> String {
     }
     for module in without {
         let _ = writeln!(out, "Missing:  {} ({})", module.name, module.build_id);
+    }
+    for note in &found.notes {
+        let _ = writeln!(out, "Unread:   {note}");
     }
     out
 }

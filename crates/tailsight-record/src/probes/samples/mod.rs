@@ -240,15 +240,27 @@ impl Ring {
     }
 
     /// Passes on each sample that waits in memory and removes it; a sample of a sleep comes with the number of its place.
-    pub fn each(&self, mut each: impl FnMut(&Raw<'_>, u32)) {
+    pub fn each(&self, mut each: impl FnMut(Raw, u32)) {
         let bytes = std::mem::take(&mut *self.taken.borrow_mut());
-        let mut kernel = Vec::with_capacity(KERNEL_FRAMES);
         let mut rest = bytes.as_slice();
         while let Some(n) = taken_of(rest) {
             let (one, after) = rest.split_at(n);
-            each(&parse(one, &mut kernel), u32::from_ne_bytes(word(one, 64)));
+            each(parse(one), u32::from_ne_bytes(word(one, 64)));
             rest = after;
         }
+    }
+
+    /// The samples that wait in memory, without their stacks.
+    pub fn waiting(&self) -> Vec<SampleRow> {
+        let bytes = self.taken.borrow();
+        let mut rest = bytes.as_slice();
+        let mut out = vec![];
+        while let Some(n) = taken_of(rest) {
+            let (one, after) = rest.split_at(n);
+            out.push(row(one));
+            rest = after;
+        }
+        out
     }
 }
 
@@ -285,26 +297,28 @@ fn taken_of(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= n).then_some(n)
 }
 
-fn parse<'a>(sample: &'a [u8], kernel: &'a mut Vec<u64>) -> Raw<'a> {
-    let long = |at| u64::from_ne_bytes(word(sample, at));
+fn row(sample: &[u8]) -> SampleRow {
     let int = |at| u32::from_ne_bytes(word(sample, at));
-    kernel.clear();
+    SampleRow {
+        ts_ns: u64::from_ne_bytes(word(sample, 0)),
+        tid: int(8),
+        tgid: int(12),
+        cpu: int(16) as u16,
+        kind: sample[20],
+        weight: u16::from_ne_bytes(word(sample, 22)),
+        stack: 0,
+    }
+}
+
+fn parse(sample: &[u8]) -> Raw {
+    let long = |at| u64::from_ne_bytes(word(sample, at));
     let addresses = sample.get(HEAD..HEAD + kernel_bytes(sample)).unwrap_or_default().chunks_exact(8);
-    kernel.extend(addresses.map(|a| u64::from_ne_bytes(word(a, 0))));
     Raw {
-        row: SampleRow {
-            ts_ns: long(0),
-            tid: int(8),
-            tgid: int(12),
-            cpu: int(16) as u16,
-            kind: sample[20],
-            weight: u16::from_ne_bytes(word(sample, 22)),
-            stack: 0,
-        },
-        like: int(68),
-        kernel,
+        row: row(sample),
+        like: u32::from_ne_bytes(word(sample, 68)),
+        kernel: addresses.map(|a| u64::from_ne_bytes(word(a, 0))).collect(),
         registers: Registers { ip: long(32), sp: long(40), fp: long(48), lr: long(56) },
-        bytes: sample.get(WHOLE - STACK_BYTES..).unwrap_or_default(),
+        bytes: sample.get(WHOLE - STACK_BYTES..).unwrap_or_default().to_vec(),
     }
 }
 

@@ -1,47 +1,34 @@
-//! Capabilities (capabilities(7)): which ones a recording needs from when on, and giving up the others.
+//! Capabilities (capabilities(7)): names and numbers, and giving up all but some.
 //!
 //! Two system calls and a loop of prctl(2); a crate would not make it shorter.
 
 use std::io;
 
-use super::{Needs, Stage};
-
 /// A capability: its name and its number.
 pub type Capability = (&'static str, u32);
 
-const DAC_OVERRIDE: Capability = ("CAP_DAC_OVERRIDE", 1);
-const DAC_READ_SEARCH: Capability = ("CAP_DAC_READ_SEARCH", 2);
-const KILL: Capability = ("CAP_KILL", 5);
-const NET_ADMIN: Capability = ("CAP_NET_ADMIN", 12);
-const SYS_PTRACE: Capability = ("CAP_SYS_PTRACE", 19);
-const SYS_ADMIN: Capability = ("CAP_SYS_ADMIN", 21);
+/// To read and write any file.
+pub const DAC_OVERRIDE: Capability = ("CAP_DAC_OVERRIDE", 1);
+/// To read any file.
+pub const DAC_READ_SEARCH: Capability = ("CAP_DAC_READ_SEARCH", 2);
+/// To signal processes of any user.
+pub const KILL: Capability = ("CAP_KILL", 5);
+/// To set a network device's options.
+pub const NET_ADMIN: Capability = ("CAP_NET_ADMIN", 12);
+/// To look into processes of any user.
+pub const SYS_PTRACE: Capability = ("CAP_SYS_PTRACE", 19);
+/// To administer the machine.
+pub const SYS_ADMIN: Capability = ("CAP_SYS_ADMIN", 21);
 /// To set priorities and cores.
 pub const SYS_NICE: Capability = ("CAP_SYS_NICE", 23);
-const SYSLOG: Capability = ("CAP_SYSLOG", 34);
-const PERFMON: Capability = ("CAP_PERFMON", 38);
-const BPF: Capability = ("CAP_BPF", 39);
-const CHECKPOINT_RESTORE: Capability = ("CAP_CHECKPOINT_RESTORE", 40);
-
-/// The capabilities that a recording still needs from a stage on, if it has them.
-pub fn needed(stage: Stage, needs: Needs) -> Vec<Capability> {
-    // Descriptors, maps and files of the target; files that were deleted; its priority while it writes; kernel symbols.
-    let mut list = vec![SYS_PTRACE, DAC_READ_SEARCH, CHECKPOINT_RESTORE, SYS_NICE, SYSLOG];
-    if stage == Stage::Recording {
-        // The cost of the hooks is measured at the end, with one more program; the target's namespace is entered for its devices.
-        list.extend([BPF, PERFMON, SYS_ADMIN]);
-        if needs.stamps {
-            list.push(NET_ADMIN);
-        }
-    }
-    if needs.command || needs.jvm {
-        list.push(KILL);
-    }
-    // For a JVM: only its own user may connect to its socket.
-    if needs.shared || needs.jvm {
-        list.push(DAC_OVERRIDE);
-    }
-    list
-}
+/// To see addresses of the kernel.
+pub const SYSLOG: Capability = ("CAP_SYSLOG", 34);
+/// To observe with BPF and perf events.
+pub const PERFMON: Capability = ("CAP_PERFMON", 38);
+/// To load BPF programs.
+pub const BPF: Capability = ("CAP_BPF", 39);
+/// To open the files that a process has mapped.
+pub const CHECKPOINT_RESTORE: Capability = ("CAP_CHECKPOINT_RESTORE", 40);
 
 /// The kernel's `__user_cap_header_struct`.
 #[repr(C)]
@@ -84,6 +71,9 @@ fn set(bits: u64) -> io::Result<()> {
 
 /// Drops every capability of this thread except those in `list` that it has. Threads that it starts later have no more; a
 /// recording has no other threads. Returns the names of what is left.
+///
+/// # Errors
+/// The kernel's.
 pub fn keep_only(list: &[Capability]) -> io::Result<Vec<String>> {
     let had = permitted()?;
     let kept = list.iter().fold(0, |bits, (_, number)| bits | 1 << number) & had;
@@ -109,34 +99,22 @@ mod tests {
     #[test]
     fn a_thread_keeps_what_is_named_and_what_it_had() {
         let had = permitted().unwrap();
-        let list = needed(Stage::Recording, Needs::default());
+        let (more, less) = ([SYS_PTRACE, SYS_NICE, BPF], [SYS_PTRACE]);
         let (kept, now, again) = std::thread::spawn(move || {
-            let kept = keep_only(&list).unwrap();
-            let less = keep_only(&needed(Stage::Reading, Needs::default())).unwrap();
-            (kept, permitted().unwrap(), (less, keep_only(&list).unwrap()))
+            let kept = keep_only(&more).unwrap();
+            let fewer = keep_only(&less).unwrap();
+            (kept, permitted().unwrap(), (fewer, keep_only(&more).unwrap()))
         })
         .join()
         .unwrap();
-        let names = |stage| -> Vec<String> {
-            let list = needed(stage, Needs::default()).into_iter();
-            list.filter(|(_, number)| had >> number & 1 == 1).map(|(name, _)| name.to_owned()).collect()
+        let names = |list: &[Capability]| -> Vec<String> {
+            list.iter().filter(|(_, number)| had >> number & 1 == 1).map(|(name, _)| (*name).to_owned()).collect()
         };
-        assert_eq!(kept, names(Stage::Recording));
-        assert_eq!(again.0, names(Stage::Reading));
+        assert_eq!(kept, names(&more));
+        assert_eq!(again.0, names(&less));
         // What was given up does not come back.
         assert_eq!(again.1, again.0);
         assert_eq!(now.count_ones() as usize, again.0.len());
         assert_eq!(permitted().unwrap(), had, "other threads keep theirs");
-    }
-
-    #[test]
-    fn the_rest_of_the_recording_needs_no_administrator() {
-        for needs in [Needs::default(), Needs { command: true, stamps: true, shared: true, jvm: true }] {
-            let names: Vec<&str> = needed(Stage::Reading, needs).iter().map(|(name, _)| *name).collect();
-            for never in ["CAP_SYS_ADMIN", "CAP_BPF", "CAP_PERFMON", "CAP_NET_ADMIN"] {
-                assert!(!names.contains(&never), "{names:?}");
-            }
-        }
-        assert!(!needed(Stage::Recording, Needs::default()).contains(&DAC_OVERRIDE));
     }
 }

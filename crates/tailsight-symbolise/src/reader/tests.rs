@@ -1,0 +1,182 @@
+//! Tests of the reader: what it answers, and what is lost when it does not.
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::*;
+use crate::maps::Maps;
+
+/// A reader that reads in threads, with a short patience.
+fn reader() -> Reader {
+    let mut reader = Reader::in_this_process();
+    reader.patience = Duration::from_millis(400);
+    reader
+}
+
+fn this_program() -> File {
+    File::open(std::env::current_exe().unwrap()).unwrap()
+}
+
+#[inline(never)]
+fn a_function_with_a_name() {}
+
+/// Where it is in the file of this program.
+fn offset_of_it() -> u64 {
+    let maps = Maps::of(std::process::id()).unwrap();
+    let here = a_function_with_a_name as *const () as u64;
+    let mapping = maps.find(here).unwrap();
+    here - mapping.start + mapping.offset
+}
+
+fn file(dir: &Path, bytes: &[u8]) -> File {
+    let path = dir.join("file");
+    std::fs::write(&path, bytes).unwrap();
+    File::open(path).unwrap()
+}
+
+#[test]
+fn places_have_names_and_what_is_no_program_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut reader = reader();
+    reader.patience = PATIENCE;
+    reader.give(0, this_program(), None, About { is_program: true, is_vdso: false });
+    reader.give(1, file(dir.path(), b"#!/bin/sh\n"), None, About::default());
+    let (build_id, frames) = reader.names(0, Places::Offsets(vec![offset_of_it(), u64::MAX])).unwrap();
+    let function = frames[0].last().unwrap();
+    assert!(function.function.ends_with("a_function_with_a_name") && function.own, "{function:?}");
+    assert!(is_build_id(&build_id) && frames[1].iter().all(|f| f.function.is_empty()), "{build_id} {frames:?}");
+    let why = reader.names(1, Places::Offsets(vec![0])).unwrap_err();
+    assert!(why.contains("not an ELF file"), "{why}");
+    assert_eq!(reader.notes(|file| Some(format!("file {file}"))), [format!("file 1 is not resolved: {why}")]);
+    assert_eq!(reader.replaced, 0);
+}
+
+#[test]
+fn compiled_code_is_named_by_its_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut reader = reader();
+    reader.give(5, file(dir.path(), b"7f00 10 py::handler:/srv/app.py\n"), None, About::default());
+    let frames = reader.compiled(5, vec![0x7f08, 0x8000]).unwrap();
+    assert_eq!(
+        (frames[0][0].function.as_str(), frames[0][0].offset, frames[0][0].own),
+        ("py::handler:/srv/app.py", 8, true)
+    );
+    assert_eq!(frames[1], [FrameRow::default()]);
+}
+
+/// A reader that answers as the test says instead of reading.
+fn answering(answers: impl Fn(&UnixStream, Question) + Send + 'static) -> Reader {
+    let mut reader = reader();
+    let (here, there) = UnixStream::pair().unwrap();
+    reader.running = Some(here);
+    std::thread::spawn(move || {
+        while let Ok(Some((question, _))) = receive::<Question>(&there, protocol::MOST_QUESTION) {
+            answers(&there, question);
+        }
+    });
+    reader
+}
+
+/// What it is asked for after the first one failed is answered by a reader that reads.
+#[test]
+fn a_file_that_a_reader_fails_at_is_left_out_and_the_others_are_read() {
+    let hangs = |_: &UnixStream, _| std::thread::sleep(Duration::from_secs(2));
+    let silent = |stream: &UnixStream, question| {
+        if let Question::Names { .. } = question {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    };
+    let lies = |stream: &UnixStream, question| {
+        if let Question::Names { .. } = question {
+            let answer = Answer::Names { build_id: "0".into(), frames: vec![] };
+            let _ = send(stream, &answer, &[]);
+        }
+    };
+    let readers = [answering(hangs), answering(silent), answering(lies)];
+    for (mut reader, why) in readers.into_iter().zip(["longer than 0 s", "ended", "does not fit"]) {
+        reader.give(0, this_program(), None, About::default());
+        reader.give(1, this_program(), None, About::default());
+        let first = reader.names(0, Places::Offsets(vec![offset_of_it()]));
+        assert_eq!(first, Err("there was no answer".into()));
+        reader.patience = PATIENCE;
+        let (_, frames) = reader.names(1, Places::Offsets(vec![offset_of_it()])).unwrap();
+        assert!(frames[0].last().unwrap().function.ends_with("a_function_with_a_name"));
+        let notes = reader.notes(|file| Some(format!("file {file}")));
+        assert!(
+            notes.len() == 1 && notes[0].starts_with("file 0 is not resolved") && notes[0].contains(why),
+            "{notes:?}"
+        );
+    }
+}
+
+/// Whose fault it is the reader has said: samples are asked for again without that file.
+#[test]
+fn samples_are_asked_for_again_without_the_file() {
+    let fails_at_a_file = |stream: &UnixStream, question| {
+        if let Question::Unwind(_) = question {
+            let _ = send(stream, &Answer::Reads(3), &[]);
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    };
+    let mut reader = answering(fails_at_a_file);
+    reader.give(3, this_program(), None, About::default());
+    reader.tell_maps(1, vec![Mapped { start: 0x1000, end: 0x2000, offset: 0, file: Some(3) }]);
+    let registers = crate::unwind::Registers { ip: 0x1800, sp: 64, fp: 0, lr: 0 };
+    let sample = Sample { process: 1, registers, bytes: vec![0; 64].into() };
+    reader.patience = PATIENCE;
+    assert_eq!(reader.unwind(vec![sample]), [vec![0x1800]]);
+    assert!(reader.files[&3].unusable.is_some() && reader.replaced == 1);
+}
+
+#[test]
+fn it_gives_up_when_it_is_told_to_and_when_its_time_is_over() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut waits = answering(|_, _| {});
+    waits.patience = Duration::from_secs(60);
+    waits.give_up_on(Arc::clone(&stop));
+    waits.give(0, this_program(), None, About::default());
+    let begun = Instant::now();
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(waits.names(0, Places::Offsets(vec![0])).is_err());
+    later.join().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+
+    let mut tired = reader();
+    tired.hurry(Duration::ZERO);
+    tired.give(0, this_program(), None, About::default());
+    assert_eq!(tired.names(0, Places::Offsets(vec![0])), Err("there was no answer".into()));
+}
+
+#[test]
+fn an_answer_is_made_safe_before_it_is_used() {
+    let frame = FrameRow {
+        function: format!("a\u{1b}[31m{}", "x".repeat(100_000)),
+        module: "libc.so.6".into(),
+        kernel: true,
+        ..FrameRow::default()
+    };
+    let frames = safe(vec![frame; 1_000]);
+    assert_eq!(frames.len(), MOST_INLINED);
+    assert!(!frames[0].kernel && frames[0].module.is_empty() && frames[0].function.len() < 1_000);
+    assert!(!frames[0].function.contains('\u{1b}'));
+    assert!(is_build_id("00ff") && !is_build_id("../x") && !is_build_id(&"0".repeat(1_000)));
+}
+
+/// The copy is what is read: the file may be cut meanwhile.
+#[test]
+fn a_file_that_is_cut_while_it_is_read_is_no_fault_of_the_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("program");
+    std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+    let mut reader = reader();
+    reader.patience = PATIENCE;
+    reader.give(0, File::open(&path).unwrap(), None, About::default());
+    assert!(reader.names(0, Places::Offsets(vec![offset_of_it()])).is_ok());
+    let cut = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    cut.set_len(4096).unwrap();
+    cut.write_all_at(&[0xff; 4096], 0).unwrap();
+    assert!(reader.names(0, Places::Offsets(vec![offset_of_it()])).is_ok(), "it is read once");
+}

@@ -1,0 +1,377 @@
+//! The reader: what of the target's files is looked into is looked into here, without any right.
+//!
+//! In: [`Question`]s and descriptors. Out: [`Answer`]s. A file is copied to memory of this process before anything reads it, so that
+//! nobody changes or shortens it meanwhile; libraries that open files by name get the name of the copy. Before a file is read, its number
+//! is said: if the process ends, hangs or runs out of memory there, the recorder starts another one and leaves this file out.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use object::{Object, ReadCache};
+use tailsight_trace::samples::FrameRow;
+
+use super::MOST_FILE_BYTES;
+use super::protocol::{About, Answer, FileId, MOST_QUESTION, Mapped, Places, Question, Sample, receive, send};
+use crate::functions::go;
+use crate::maps::elf::{Elf, exported, exported_begins};
+use crate::maps::{Mapping, Maps};
+use crate::own;
+use crate::resolve::Resolve;
+use crate::resolve::perf_map::PerfMap;
+use crate::unwind::Unwind;
+
+/// Bytes of all copies at most. What comes then is not read.
+const MOST_COPIED_BYTES: u64 = 3 << 29;
+
+/// Answers until the stream ends.
+pub fn serve(stream: &UnixStream) {
+    let mut worker = Worker { stream, files: Files::default(), processes: BTreeMap::new() };
+    while let Ok(Some((question, descriptors))) = receive(stream, MOST_QUESTION) {
+        if worker.take(question, descriptors).is_err() {
+            return;
+        }
+    }
+}
+
+struct Worker<'a> {
+    stream: &'a UnixStream,
+    files: Files,
+    processes: BTreeMap<u32, Process>,
+}
+
+#[derive(Default)]
+struct Process {
+    maps: Maps,
+    file_of: BTreeMap<u64, FileId>,
+    unwind: Unwind,
+}
+
+#[derive(Default)]
+struct Files {
+    offered: BTreeMap<FileId, Offered>,
+    resolve: Resolve,
+    copied_bytes: u64,
+    unusable: Vec<(FileId, String)>,
+}
+
+/// A file as it came.
+struct Offered {
+    file: Option<File>,
+    /// The folder that it is in.
+    folder: Option<OwnedFd>,
+    about: About,
+    module: Option<Result<Module, String>>,
+    map: Option<PerfMap>,
+}
+
+/// A program or library.
+struct Module {
+    elf: Arc<Elf>,
+    /// The copy, by a name that libraries can open as long as it is open; none of the kernel's page.
+    copy: Option<Copy>,
+    /// A debug file that was beside it, and whether what it says of further ones is followed.
+    debug: Option<(Copy, bool)>,
+    /// Functions of files without symbols: of the kernel's page those that it exports, of a Go program those of its own table.
+    listed: Vec<(std::ops::Range<u64>, String)>,
+    /// Of a Go program the main module's path.
+    go_module: Option<String>,
+    /// Whether debug information may be looked for by what the file says of it.
+    follows_links: bool,
+}
+
+/// A file in this process's memory.
+struct Copy {
+    file: File,
+    path: PathBuf,
+}
+
+impl Copy {
+    /// Copies a file from its start.
+    fn of(mut file: impl Read + Seek, most: u64) -> Result<Copy, String> {
+        let said = |e: io::Error| e.to_string();
+        // SAFETY: a name that ends with a NUL.
+        let fd = unsafe { libc::memfd_create(c"module".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(said(io::Error::last_os_error()));
+        }
+        // SAFETY: the kernel just gave us this.
+        let mut copy = unsafe { File::from_raw_fd(fd) };
+        file.seek(SeekFrom::Start(0)).map_err(said)?;
+        let bytes = io::copy(&mut file.take(most + 1), &mut copy).map_err(said)?;
+        if bytes > most {
+            return Err("there is no memory left for it".into());
+        }
+        let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
+        Ok(Copy { file: copy, path })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.file.metadata().map_or(0, |about| about.len())
+    }
+
+    fn reopened(&self) -> Result<File, String> {
+        File::open(&self.path).map_err(|e| e.to_string())
+    }
+}
+
+impl Worker<'_> {
+    fn take(&mut self, question: Question, descriptors: Vec<OwnedFd>) -> io::Result<()> {
+        let stream = self.stream;
+        let reads = |file| send(stream, &Answer::Reads(file), &[]);
+        let answer = match question {
+            Question::File { file, about } => {
+                let mut given = descriptors.into_iter();
+                let (itself, folder) = (given.next().map(File::from), given.next());
+                let offered = Offered { file: itself, folder, about, module: None, map: None };
+                self.files.offered.insert(file, offered);
+                return Ok(());
+            }
+            Question::Forget { file } => {
+                self.files.forget(file);
+                return Ok(());
+            }
+            Question::Maps { process, mappings } => {
+                self.processes.insert(process, Process::new(&mappings));
+                return Ok(());
+            }
+            Question::Unwind(samples) => {
+                let stacks = samples.iter().map(|sample| self.stack(sample)).collect();
+                Answer::Stacks { stacks, unusable: std::mem::take(&mut self.files.unusable) }
+            }
+            Question::Names { file, places } => {
+                reads(file)?;
+                self.files.names(file, &places)
+            }
+            Question::Compiled { file, addresses } => {
+                reads(file)?;
+                self.files.compiled(file, &addresses)
+            }
+            Question::BuildId { file } => {
+                reads(file)?;
+                match self.files.module(file) {
+                    Ok(module) => Answer::BuildId(module.elf.build_id.clone()),
+                    Err(why) => Answer::Unusable(why),
+                }
+            }
+        };
+        send(stream, &answer, &[])
+    }
+
+    fn stack(&mut self, sample: &Sample) -> Vec<u64> {
+        let Some(process) = self.processes.get_mut(&sample.process) else { return vec![] };
+        let Process { maps, file_of, unwind } = process;
+        let (files, stream) = (&mut self.files, self.stream);
+        let mut elf = |mapping: &Mapping| {
+            let file = *file_of.get(&mapping.start)?;
+            if files.is_new(file) {
+                // The recorder is gone: so is this process, at its next word.
+                let _ = send(stream, &Answer::Reads(file), &[]);
+            }
+            files.module(file).ok().map(|module| module.elf.clone())
+        };
+        unwind.stack(maps, &sample.registers, &sample.bytes, &mut elf)
+    }
+}
+
+impl Process {
+    fn new(mappings: &[Mapped]) -> Process {
+        let mapping =
+            |m: &Mapped| Mapping { start: m.start, end: m.end, offset: m.offset, inode: 0, path: String::new() };
+        Process {
+            maps: Maps::from(mappings.iter().map(mapping).collect::<Vec<_>>()),
+            file_of: mappings.iter().filter_map(|m| Some((m.start, m.file?))).collect(),
+            unwind: Unwind::default(),
+        }
+    }
+}
+
+impl Files {
+    fn is_new(&self, file: FileId) -> bool {
+        self.offered.get(&file).is_some_and(|offered| offered.module.is_none())
+    }
+
+    fn forget(&mut self, file: FileId) {
+        if let Some(Offered { module: Some(Ok(module)), .. }) = self.offered.remove(&file) {
+            self.copied_bytes = self.copied_bytes.saturating_sub(module.bytes());
+        }
+    }
+
+    /// What is known of a program or library; it is read once.
+    fn module(&mut self, file: FileId) -> Result<&Module, String> {
+        let left = MOST_COPIED_BYTES.saturating_sub(self.copied_bytes);
+        let offered = self.offered.get_mut(&file).ok_or("it was not given")?;
+        if offered.module.is_none() {
+            let module = module(offered, left.min(MOST_FILE_BYTES));
+            match &module {
+                Ok(module) => self.copied_bytes += module.bytes(),
+                Err(why) => self.unusable.push((file, why.clone())),
+            }
+            offered.module = Some(module);
+        }
+        offered.module.as_ref().ok_or("it was not read")?.as_ref().map_err(Clone::clone)
+    }
+
+    fn names(&mut self, file: FileId, places: &Places) -> Answer {
+        let is_program = self.offered.get(&file).is_some_and(|offered| offered.about.is_program);
+        if let Err(why) = self.module(file) {
+            return Answer::Unusable(why);
+        }
+        let module = self.offered.get(&file).and_then(|offered| offered.module.as_ref()?.as_ref().ok());
+        let Some(module) = module else { return Answer::Unusable("it was not read".into()) };
+        let frames = catch_unwind(AssertUnwindSafe(|| module.frames(&self.resolve, places, is_program)));
+        match frames {
+            Ok(frames) => Answer::Names { build_id: module.elf.build_id.clone(), frames },
+            Err(_) => Answer::Unusable("its symbols cannot be decoded".into()),
+        }
+    }
+
+    fn compiled(&mut self, file: FileId, addresses: &[u64]) -> Answer {
+        let Some(offered) = self.offered.get_mut(&file) else { return Answer::Unusable("it was not given".into()) };
+        let file = &mut offered.file;
+        let map = offered.map.get_or_insert_with(|| file.take().map_or_else(PerfMap::default, PerfMap::read));
+        let frame = |&address: &u64| {
+            let (function, offset) = map.find(address).unwrap_or_default();
+            let own = own::is_of_program_file(&function);
+            vec![FrameRow { function, offset, own, ..FrameRow::default() }]
+        };
+        Answer::Names { build_id: String::new(), frames: addresses.iter().map(frame).collect() }
+    }
+}
+
+fn module(offered: &mut Offered, most_bytes: u64) -> Result<Module, String> {
+    let file = offered.file.as_ref().ok_or("it could not be opened")?;
+    let copy = Copy::of(file, most_bytes)?;
+    let chain = |e: crate::Error| tailsight_units::chain(&e);
+    if offered.about.is_vdso {
+        let mut page = Vec::new();
+        copy.reopened()?.take(1 << 20).read_to_end(&mut page).map_err(|e| e.to_string())?;
+        let elf = Arc::new(Elf::parse(&page).map_err(chain)?);
+        let (go_module, follows_links) = (None, false);
+        return Ok(Module { elf, copy: None, debug: None, listed: exported(&page), go_module, follows_links });
+    }
+    let elf = Arc::new(Elf::read(copy.reopened()?).map_err(chain)?);
+    // A Go program without symbols has the table by which Go itself walks stacks.
+    let listed = go::functions_of(copy.reopened()?).into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
+    let go_module = own::go_module_of(copy.reopened()?);
+    let links = Links::of(copy.reopened()?);
+    let left = most_bytes.saturating_sub(copy.bytes());
+    let beside = links.beside.as_deref();
+    let debug =
+        beside.and_then(|name| debug_file(offered.folder.as_ref()?, name, &elf.build_id, left)).and_then(|copy| {
+            let follows = Links::of(copy.reopened().ok()?).are_names;
+            Some((copy, follows))
+        });
+    Ok(Module { elf, copy: Some(copy), debug, listed, go_module, follows_links: links.are_names })
+}
+
+/// What a file says of where its debug information is.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Links {
+    /// A file that may lie beside it.
+    beside: Option<String>,
+    /// None of them is a path: such a path could be that of a pipe.
+    are_names: bool,
+}
+
+impl Links {
+    fn of(file: File) -> Links {
+        let read = || {
+            let cache = ReadCache::new(file);
+            let file = object::File::parse(&cache).ok()?;
+            let is_name = |name: &[u8]| !name.is_empty() && !name.contains(&b'/') && name != b".." && name != b".";
+            let beside = file.gnu_debuglink().ok()?.map(|(name, _)| name);
+            let elsewhere = file.gnu_debugaltlink().ok()?.map(|(name, _)| name);
+            let are_names = [beside, elsewhere].into_iter().flatten().all(is_name)
+                && object::Object::section_by_name(&file, ".debug_sup").is_none();
+            let beside = beside.filter(|name| is_name(name)).and_then(|name| String::from_utf8(name.to_vec()).ok());
+            Some(Links { beside, are_names })
+        };
+        catch_unwind(AssertUnwindSafe(read)).ok().flatten().unwrap_or_default()
+    }
+}
+
+/// A debug file of that name in the folder of its program, or in `.debug` there: a regular file with the same build id.
+fn debug_file(folder: &OwnedFd, name: &str, build_id: &str, most_bytes: u64) -> Option<Copy> {
+    let open = |dir: &OwnedFd, name: &str, flags: libc::c_int| {
+        let name = std::ffi::CString::new(name).ok()?;
+        let flags = flags | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        // SAFETY: the name ends with a NUL and lives over the call.
+        let fd = unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) };
+        // SAFETY: the kernel just gave us this.
+        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    let file = |dir: &OwnedFd| open(dir, name, libc::O_RDONLY).map(File::from);
+    let below = || file(&open(folder, ".debug", libc::O_PATH | libc::O_DIRECTORY)?);
+    let file = file(folder).or_else(below)?;
+    let about = file.metadata().ok()?;
+    if !about.is_file() || about.len() > most_bytes {
+        return None;
+    }
+    let copy = Copy::of(file, most_bytes).ok()?;
+    let elf = Elf::read(copy.reopened().ok()?).ok()?;
+    (!build_id.is_empty() && elf.build_id == build_id).then_some(copy)
+}
+
+impl Module {
+    fn bytes(&self) -> u64 {
+        self.copy.iter().chain(self.debug.iter().map(|(copy, _)| copy)).map(Copy::bytes).sum()
+    }
+
+    /// The frames of places, innermost first; of each at least one.
+    fn frames(&self, resolve: &Resolve, places: &Places, is_program: bool) -> Vec<Vec<FrameRow>> {
+        let addresses: Vec<u64> = match places {
+            Places::Addresses(at) => at.clone(),
+            Places::Offsets(at) => at.iter().map(|&at| self.elf.address_of(at).unwrap_or(at)).collect(),
+        };
+        let mut found: Vec<Vec<FrameRow>> = vec![vec![]; addresses.len()];
+        let by = |path: &Path, links: bool| match places {
+            Places::Addresses(at) => resolve.addresses(path, at, links),
+            Places::Offsets(at) => resolve.file(path, at, links),
+        };
+        if let Some((debug, follows)) = &self.debug {
+            found = resolve.addresses(&debug.path, &addresses, *follows);
+        }
+        // By the file itself what a debug file does not tell.
+        if let Some(copy) = self.copy.as_ref().filter(|_| found.iter().any(Vec::is_empty)) {
+            let own = by(&copy.path, self.follows_links);
+            found.iter_mut().zip(own).filter(|(frames, _)| frames.is_empty()).for_each(|(frames, own)| *frames = own);
+        }
+        // Read only where something has no name.
+        let mut begins: Option<Vec<(u64, String)>> = None;
+        for (frames, &address) in found.iter_mut().zip(&addresses) {
+            if frames.is_empty() {
+                let listed = self.listed.iter().find(|(range, _)| range.contains(&address));
+                let function = listed.map_or_else(String::new, |(_, name)| crate::resolve::shortened(name));
+                frames.push(FrameRow { function, ..FrameRow::default() });
+            }
+            for frame in frames {
+                let of_go = |module: &String| own::is_of_go_module(&frame.function, module);
+                frame.own = is_program && self.go_module.as_ref().is_none_or(of_go);
+                // Without a name all places of a function are one.
+                let start = self.elf.function_start(address).filter(|_| frame.function.is_empty());
+                frame.offset = start.unwrap_or(address);
+                if frame.function.is_empty() {
+                    let begins = begins.get_or_insert_with(|| self.exported_begins());
+                    let after = begins.partition_point(|(begin, _)| *begin <= address);
+                    let name = |at: Option<usize>| {
+                        let name = at.and_then(|at| begins.get(at)).map(|(_, name)| name.as_str());
+                        crate::resolve::shortened(name.unwrap_or_default())
+                    };
+                    (frame.exported_before, frame.exported_after) = (name(after.checked_sub(1)), name(Some(after)));
+                }
+            }
+        }
+        found
+    }
+
+    fn exported_begins(&self) -> Vec<(u64, String)> {
+        let file = self.copy.as_ref().and_then(|copy| copy.reopened().ok());
+        file.map_or_else(Vec::new, exported_begins)
+    }
+}
