@@ -4,13 +4,17 @@
 //! after it: what was said to be kept is there after a crash.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
+use tailsight_output::input::{Links, open_regular};
 
 use crate::{Error, State};
+
+/// A state beyond this is none.
+const MOST_STATE_BYTES: u64 = 16 << 20;
 
 /// Keeps a state.
 pub trait Store {
@@ -73,8 +77,11 @@ impl FileStore {
         };
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(at(folder))?;
         let path = folder.join("fixes.lock");
-        let file =
-            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path).map_err(at(&path))?;
+        // Not through a link, and not waiting for whoever reads a pipe.
+        let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600).custom_flags(flags);
+        let file = options.open(&path).map_err(at(&path))?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
             nix::errno::Errno::EWOULDBLOCK => Error::Locked { path: path.display().to_string() },
             other => at(&path)(other.into()),
@@ -98,10 +105,14 @@ impl FileStore {
     fn with(folder: &Path, lock: Option<Flock<File>>) -> Result<Journal<FileStore>, Error> {
         let store = FileStore { path: folder.join("fixes.toml"), _lock: lock };
         let fail = |what: String| Error::State { path: store.path.display().to_string(), what };
-        let state = match fs::read_to_string(&store.path) {
-            Ok(text) => {
+        let read = || {
+            let (mut file, about) = open_regular(&store.path, Links::Refuse, MOST_STATE_BYTES)?;
+            let mut text = String::new();
+            file.read_to_string(&mut text).map(|_| (text, about.uid()))
+        };
+        let state = match read() {
+            Ok((text, owner)) => {
                 // What it says is written with this one's rights.
-                let owner = fs::metadata(&store.path).map_err(|e| fail(e.to_string()))?.uid();
                 let me = nix::unistd::geteuid().as_raw();
                 if store._lock.is_some() && owner != me {
                     return Err(fail(format!("belongs to user {owner}, not to this user ({me}): it is not used")));
@@ -121,7 +132,12 @@ impl Store for FileStore {
         let text = state.text().map_err(fail)?;
         let whole = || -> io::Result<()> {
             let new = self.path.with_extension("toml.new");
-            let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o644).open(&new)?;
+            // Left by one that was killed; or anything else, which is not written to.
+            match fs::remove_file(&new) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+            let mut file = OpenOptions::new().create_new(true).write(true).mode(0o644).open(&new)?;
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &self.path)?;
@@ -134,6 +150,18 @@ impl Store for FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a pipe in the place of the state kept `fix --undo` for ever.
+    #[test]
+    fn a_pipe_is_no_state() {
+        for name in ["fixes.toml", "fixes.lock"] {
+            let folder = tempfile::tempdir().unwrap();
+            nix::unistd::mkfifo(&folder.path().join(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            let error = FileStore::open(folder.path()).unwrap_err();
+            assert!(matches!(error, Error::State { .. }), "{name}: {error}");
+            assert_eq!(FileStore::look(folder.path()).is_err(), name == "fixes.toml");
+        }
+    }
 
     #[test]
     fn one_at_a_time_and_what_is_kept_is_read_again() {

@@ -1,7 +1,7 @@
 //! Tables that are collected while buffers are drained: names of tasks, addresses of IPv6 flows, and kernel addresses, which
 //! must become names before anything is written.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::Ipv6Addr;
 
 use tailsight_trace::event::{Kind, flow_flags};
@@ -21,7 +21,9 @@ pub struct Collector {
     by_stack: HashMap<u32, u32>,
     kallsyms: Option<Vec<(u64, String)>>,
     v6: HashMap<u64, [Option<Ipv6Addr>; 2]>,
-    connections: HashMap<FlowKey, ()>,
+    connections: HashSet<FlowKey>,
+    /// Names of tasks, and connections, that were met after there were as many as are kept.
+    pub left_out: LeftOut,
     /// Receive calls of the target.
     pub received: u64,
     /// Packets with data for the target's ports.
@@ -32,6 +34,20 @@ pub struct Collector {
     pub pieces: u64,
     /// Time stamps of NICs: of received packets, and of sent ones.
     pub stamps: (u64, u64),
+}
+
+/// Births and names of tasks that are kept; a row takes some 120 bytes, and is copied when the tables are written.
+const MOST_TASKS: usize = 400_000;
+/// Connections that are kept, and addresses of IPv6 flows.
+const MOST_CONNECTIONS: usize = 1_000_000;
+
+/// What a table has no room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Births and names of tasks.
+    pub tasks: u64,
+    /// Connections.
+    pub connections: u64,
 }
 
 impl Collector {
@@ -50,6 +66,9 @@ impl Collector {
                 let index = known.unwrap_or_else(|| self.stack(id, &stack(id)));
                 event.c = u64::from(event.c_lo()) | u64::from(index) << 32;
             }
+            Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) if self.tasks.len() >= MOST_TASKS => {
+                self.left_out.tasks += 1;
+            }
             Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => self.tasks.push(TaskRow {
                 from_ns: event.ts,
                 tid: event.a_lo(),
@@ -61,9 +80,13 @@ impl Collector {
             }),
             Some(Kind::WorkStart) => event.a = self.symbol(event.a),
             Some(Kind::SockState) => {
-                self.connections.insert(FlowKey::of(event), ());
+                if self.connections.len() < MOST_CONNECTIONS {
+                    self.connections.insert(FlowKey::of(event));
+                } else if !self.connections.contains(&FlowKey::of(event)) {
+                    self.left_out.connections += 1;
+                }
             }
-            Some(Kind::FlowAddr6) => {
+            Some(Kind::FlowAddr6) if self.v6.len() < MOST_CONNECTIONS || self.v6.contains_key(&event.a) => {
                 let mut bytes = [0u8; 16];
                 bytes[..8].copy_from_slice(&event.b.to_ne_bytes());
                 bytes[8..].copy_from_slice(&event.c.to_ne_bytes());
@@ -132,11 +155,10 @@ impl Collector {
 
     /// Connections met while recording that the snapshot did not have.
     pub fn new_sockets(&self, known: &[SocketRow]) -> Vec<SocketRow> {
-        let have: std::collections::HashSet<(u64, u16, u16)> =
-            known.iter().map(|s| (s.addrs, s.local_port, s.remote_port)).collect();
+        let have: HashSet<(u64, u16, u16)> = known.iter().map(|s| (s.addrs, s.local_port, s.remote_port)).collect();
         let mut rows: Vec<SocketRow> = self
             .connections
-            .keys()
+            .iter()
             .filter(|k| k.remote_port() != 0 && !have.contains(&(k.addrs, k.local_port(), k.remote_port())))
             .map(|key| {
                 let text = |ip: Option<Ipv6Addr>| ip.map(|i| i.to_string()).unwrap_or_default();
@@ -221,5 +243,18 @@ mod tests {
             (c.tasks[0].tid, c.tasks[0].tgid, c.tasks[0].comm.as_str(), c.tasks[0].from_ns),
             (7, 5, "worker", 9)
         );
+    }
+
+    /// Regression: two threads that renamed themselves in a loop took 1.9 GB in 6 s.
+    #[test]
+    fn what_a_target_makes_without_end_is_kept_up_to_a_number_and_counted() {
+        let mut c = Collector::new();
+        let rename = |n: u64| Event { ts: n, kind: Kind::TaskRename as u8, a: 7 | 7 << 32, ..Event::default() };
+        (0..MOST_TASKS as u64 + 5).for_each(|n| c.see(&mut rename(n), &|_| vec![]));
+        assert_eq!((c.tasks.len(), c.left_out.tasks), (MOST_TASKS, 5));
+        let state = |n: u64| Event { kind: Kind::SockState as u8, a: n, b: 80 << 16 | 1, ..Event::default() };
+        (0..MOST_CONNECTIONS as u64 + 3).for_each(|n| c.see(&mut state(n), &|_| vec![]));
+        c.see(&mut state(1), &|_| vec![]);
+        assert_eq!((c.connections.len(), c.left_out.connections), (MOST_CONNECTIONS, 3));
     }
 }

@@ -233,7 +233,7 @@ impl Stacks {
             return Some(*known);
         }
         let file = self.modules.len() as FileId;
-        let about = About { is_program: mapping.path == program, is_vdso };
+        let about = About { is_program: mapping.path == program, is_vdso, ..About::default() };
         let opened = match is_vdso {
             true => own_page(pid, mapping).ok_or_else(|| "the page cannot be read".to_owned()),
             false if self.modules.len() >= MOST_FILES => Err(format!("more than {MOST_FILES} programs and libraries")),

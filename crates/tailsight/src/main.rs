@@ -23,6 +23,7 @@ mod cli_view;
 mod commands;
 mod memory;
 mod page;
+mod page_server;
 mod pipeline;
 mod reference;
 mod schemas;

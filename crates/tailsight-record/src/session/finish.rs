@@ -56,6 +56,7 @@ impl Recording<'_> {
         // The programs are off: nothing is lost while this waits for a core.
         let _work = self.ready.background.work(FINISH);
         self.empty(progress);
+        let given_back = self.give_buffers_back();
         self.find_devices();
         self.confine(Stage::Reading);
         let samples = self.describe_samples(&probes.costs);
@@ -76,7 +77,21 @@ impl Recording<'_> {
         if let Err(e) = sampled.and_then(|()| writer.complete(&mut meta)) {
             error.get_or_insert(e.into());
         }
+        if let Some(given_back) = given_back {
+            let _ = given_back.join();
+        }
         RecordSummary { meta, error, few: self.few }
+    }
+
+    /// Gives the buffers back to the kernel, beside the work that is left. None is in use: the programs are detached.
+    fn give_buffers_back(&mut self) -> Option<std::thread::JoinHandle<()>> {
+        let Prepared { loaded, buffers, .. } = &mut self.ready;
+        let fds = buffers.fds();
+        // The map of the chunks lets go of all but one of them here, so that the last to do so is this process.
+        let first = vec![*fds.first()?; fds.len()];
+        loaded.set_chunks(&first).ok()?;
+        let chunks = buffers.take();
+        std::thread::Builder::new().name("tailsight-free".into()).spawn(move || chunks.give_back()).ok()
     }
 
     /// What is known of the samples before their functions have names.
@@ -89,12 +104,11 @@ impl Recording<'_> {
         Some(samples)
     }
 
-    /// Finds the call stacks of the samples and the names of their functions.
+    /// Finds the call stacks of the samples and the names of their functions, of all processes that the run has.
     fn name_samples(&mut self, stop: &Arc<AtomicBool>) -> Option<Samples> {
         let sampling = self.sampling.take()?;
-        let Prepared { loaded, meta, target, .. } = &mut self.ready;
-        let followed = target.followed(loaded, &self.drain.collector.tasks);
-        let (said, samples) = sampling.finish(&followed, meta.start_ns, stop);
+        let meta = &mut self.ready.meta;
+        let (said, samples) = sampling.finish(&meta.target.pids, meta.start_ns, stop);
         meta.warnings.extend(said.notes.iter().map(|note| format!("samples: {note}")));
         meta.sampling = Some(said);
         Some(samples)
@@ -222,6 +236,15 @@ impl Recording<'_> {
         {
             let warning = empty_run::no_payload(&asked.protocol, &meta.host.kernel);
             meta.warnings.push(warning);
+        }
+        let renames = self.ready.loaded.probes.variables().renames_left_out;
+        let left_out = [
+            (renames + collector.left_out.tasks, "births and names of tasks"),
+            (collector.left_out.connections, "connections"),
+        ];
+        for (count, of) in left_out.into_iter().filter(|(count, _)| *count > 0) {
+            meta.warnings
+                .push(format!("{count} {of} are not in the run's tables: there were more than a recording keeps"));
         }
         if !meta.unseen_syncs.is_empty() {
             meta.warnings.push(file_systems::warning(&meta.unseen_syncs));

@@ -3,8 +3,9 @@
 //! In: the loaded probes, the target's processes. Out: the tables of samples and what run.json says of them. The copies of
 //! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use tailsight_host::cpu_list;
@@ -30,6 +31,8 @@ const UNWIND: Duration = Duration::from_millis(100);
 const BATCH: usize = 512;
 /// How long all names may take where the user has ended the recording.
 const IN_HASTE: Duration = Duration::from_secs(5);
+/// How often it is looked whether the user wants the end.
+const LOOK: Duration = Duration::from_millis(50);
 /// JVMs that are asked for their maps at the same time.
 const MOST_ASKED: usize = 16;
 /// Samples of a run at most: those of an hour on two busy cores.
@@ -207,11 +210,13 @@ impl Sampling {
     ) -> (meta::Sampling, Samples) {
         let began = Instant::now();
         let before = self.unwound_ns;
-        match stop.load(Ordering::Relaxed) {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        let hurries = stop.load(Ordering::Relaxed);
+        match hurries {
             true => self.stacks.reader().hurry(IN_HASTE),
             false => self.stacks.reader().give_up_on(Arc::clone(stop)),
         }
-        self.said.notes.extend(maps_asked_for(followed));
+        self.said.notes.extend(maps_asked_for(followed, if hurries { &NEVER } else { stop }));
         // Libraries that were loaded and processes that were born since.
         followed.iter().for_each(|&pid| self.stacks.look_at(pid));
         self.unwind();
@@ -225,22 +230,40 @@ impl Sampling {
     }
 }
 
-/// A JVM writes a map of its compiled methods when asked. All are asked at the same time: each may take its time. Why there is none.
-fn maps_asked_for(pids: &[u32]) -> Vec<String> {
+/// A JVM writes a map of its compiled methods when asked. All are asked at the same time: each may take its time, until `stop` is set. Why
+/// there is none.
+fn maps_asked_for(pids: &[u32], stop: &AtomicBool) -> Vec<String> {
     let jvms: Vec<u32> =
         pids.iter().copied().filter(|&pid| Maps::of(pid).is_ok_and(|maps| jvm::is_jvm(&maps))).collect();
     let mut notes = vec![];
     if jvms.len() > MOST_ASKED {
         notes.push(format!("{MOST_ASKED} of {} JVMs were asked for the maps of their compiled methods", jvms.len()));
     }
-    let ask = |pid: u32| std::thread::spawn(move || (pid, jvm::ask_for_map(pid)));
-    let asked: Vec<_> = jvms.into_iter().take(MOST_ASKED).map(ask).collect();
-    for (pid, answer) in asked.into_iter().filter_map(|thread| thread.join().ok()) {
-        if let Err(why) = answer {
-            notes.push(format!("the JVM of process {pid} wrote no perf map of its compiled methods: {why}"));
+    let (answer, answers) = mpsc::channel();
+    let mut waiting: BTreeSet<u32> = jvms.into_iter().take(MOST_ASKED).collect();
+    for &pid in &waiting {
+        let answer = answer.clone();
+        // Nobody takes the answer of one that is no longer waited for.
+        std::thread::spawn(move || answer.send((pid, jvm::ask_for_map(pid))));
+    }
+    while !waiting.is_empty() {
+        match answers.recv_timeout(LOOK) {
+            Ok((pid, answer)) => {
+                waiting.remove(&pid);
+                if let Err(why) = answer {
+                    notes.push(no_map(pid, &why));
+                }
+            }
+            Err(_) if stop.load(Ordering::Relaxed) => break,
+            Err(_) => {}
         }
     }
+    notes.extend(waiting.into_iter().map(|pid| no_map(pid, "the recording was ended")));
     notes
+}
+
+fn no_map(pid: u32, why: &str) -> String {
+    format!("the JVM of process {pid} wrote no perf map of its compiled methods: {why}")
 }
 
 /// The cores that threads of these processes may run on, as `/proc/PID/status` says; all that are online when it says nothing.

@@ -3,8 +3,8 @@
 //! In: open files, mappings, samples, places. Out: return addresses and names, or why there are none. A recorder is root, and the files of
 //! a process that it records may hold anything: a table that expands to more than there is memory, a loop. So the recorder only opens them
 //! ([`crate::maps::Mapping::open`]), and a process that is nobody, may open no socket and start nothing, and has limited memory and time
-//! reads them ([`worker`]). When it does not answer in time, or ends, it is replaced by another one without the file that it was at
-//! ([`keeper`] starts them); this file is then not resolved, and nothing else is lost.
+//! reads them ([`worker`]). When it does not answer in time, or ends, it is replaced by another one ([`keeper`] starts them), which leaves the
+//! debug information of the file that it was at alone; at the second time the file is not resolved. Nothing else is lost.
 
 pub mod keeper;
 pub mod protocol;
@@ -49,6 +49,8 @@ struct Given {
     about: About,
     /// Why it is not given to the next reader.
     unusable: Option<String>,
+    /// Why its debug information is left alone.
+    without_debug: Option<String>,
 }
 
 /// Where readers come from.
@@ -164,7 +166,7 @@ impl Reader {
 
     /// Gives the reader a file, and the folder that it is in if debug files beside it count. Its number is from now on what it was given as.
     pub fn give(&mut self, file: FileId, itself: File, folder: Option<OwnedFd>, about: About) {
-        let given = Given { file: itself, folder, about, unusable: None };
+        let given = Given { file: itself, folder, about, unusable: None, without_debug: None };
         if let Some(stream) = &self.running {
             // A reader that is gone is replaced at the next question.
             let _ = offer(stream, file, &given);
@@ -241,8 +243,11 @@ impl Reader {
     pub fn notes(&mut self, name_of: impl Fn(FileId) -> Option<String>) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
         for (file, given) in &self.files {
-            if let (Some(why), Some(name)) = (&given.unusable, name_of(*file)) {
-                notes.push(format!("{name} is not resolved: {why}"));
+            let Some(name) = name_of(*file) else { continue };
+            match (&given.unusable, &given.without_debug) {
+                (Some(why), _) => notes.push(format!("{name} is not resolved: {why}")),
+                (None, Some(why)) => notes.push(format!("the debug information of {name} is not used: {why}")),
+                (None, None) => {}
             }
         }
         notes
@@ -275,7 +280,8 @@ impl Reader {
         }
     }
 
-    /// Asks until there is an answer that fits. Of a file that a reader failed at the next one knows nothing.
+    /// Asks until there is an answer that fits. A file that a reader failed at the next one reads without its debug information, the one after
+    /// that not at all.
     fn ask<T>(&mut self, question: &Question, mut take: impl FnMut(Answer) -> Option<T>) -> Option<T> {
         loop {
             let begun = Instant::now();
@@ -297,9 +303,14 @@ impl Reader {
                         self.notes.push(format!("samples are not resolved: {why}"));
                         return None;
                     };
-                    given.unusable = Some(why);
-                    if asked.is_some_and(|asked| file.is_none_or(|file| file == asked)) {
-                        return None;
+                    if given.about.without_debug {
+                        given.unusable = Some(why);
+                        if asked.is_some_and(|asked| file.is_none_or(|file| file == asked)) {
+                            return None;
+                        }
+                    } else {
+                        given.about.without_debug = true;
+                        given.without_debug = Some(why);
                     }
                 }
             }

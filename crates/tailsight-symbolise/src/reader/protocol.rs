@@ -77,6 +77,8 @@ pub struct About {
     pub is_program: bool,
     /// It is the page of code that the kernel gives every process.
     pub is_vdso: bool,
+    /// Its debug information is left alone: a reader failed at the file.
+    pub without_debug: bool,
 }
 
 /// Places in a file.

@@ -39,7 +39,7 @@ fn places_have_names_and_what_is_no_program_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let mut reader = reader();
     reader.patience = PATIENCE;
-    reader.give(0, this_program(), None, About { is_program: true, is_vdso: false });
+    reader.give(0, this_program(), None, About { is_program: true, ..About::default() });
     reader.give(1, file(dir.path(), b"#!/bin/sh\n"), None, About::default());
     let (build_id, frames) = reader.names(0, Places::Offsets(vec![offset_of_it(), u64::MAX])).unwrap();
     let function = frames[0].last().unwrap();
@@ -77,9 +77,9 @@ fn answering(answers: impl Fn(&UnixStream, Question) + Send + 'static) -> Reader
     reader
 }
 
-/// What it is asked for after the first one failed is answered by a reader that reads.
+/// A reader fails; the next one reads the file without its debug information, and others as they are.
 #[test]
-fn a_file_that_a_reader_fails_at_is_left_out_and_the_others_are_read() {
+fn a_file_that_a_reader_fails_at_is_read_without_its_debug_information() {
     let hangs = |_: &UnixStream, _| std::thread::sleep(Duration::from_secs(2));
     let silent = |stream: &UnixStream, question| {
         if let Question::Names { .. } = question {
@@ -93,20 +93,29 @@ fn a_file_that_a_reader_fails_at_is_left_out_and_the_others_are_read() {
         }
     };
     let readers = [answering(hangs), answering(silent), answering(lies)];
-    for (mut reader, why) in readers.into_iter().zip(["longer than 0 s", "ended", "does not fit"]) {
-        reader.give(0, this_program(), None, About::default());
-        reader.give(1, this_program(), None, About::default());
-        let first = reader.names(0, Places::Offsets(vec![offset_of_it()]));
-        assert_eq!(first, Err("there was no answer".into()));
-        reader.patience = PATIENCE;
-        let (_, frames) = reader.names(1, Places::Offsets(vec![offset_of_it()])).unwrap();
-        assert!(frames[0].last().unwrap().function.ends_with("a_function_with_a_name"));
+    for (mut reader, why) in readers.into_iter().zip(["longer than", "ended", "does not fit"]) {
+        reader.patience = Duration::from_millis(1_500);
+        for file in [0, 1] {
+            reader.give(file, this_program(), None, About::default());
+            let (_, frames) = reader.names(file, Places::Offsets(vec![offset_of_it()])).unwrap();
+            assert!(frames[0].last().unwrap().function.ends_with("a_function_with_a_name"));
+        }
         let notes = reader.notes(|file| Some(format!("file {file}")));
-        assert!(
-            notes.len() == 1 && notes[0].starts_with("file 0 is not resolved") && notes[0].contains(why),
-            "{notes:?}"
-        );
+        let begins = "the debug information of file 0 is not used";
+        assert!(notes.len() == 1 && notes[0].starts_with(begins) && notes[0].contains(why), "{notes:?}");
     }
+}
+
+/// One at which readers fail again is left out.
+#[test]
+fn a_file_that_readers_fail_at_again_is_not_resolved() {
+    let silent = |stream: &UnixStream, _| drop(stream.shutdown(std::net::Shutdown::Both));
+    let mut reader = answering(silent);
+    let about = About { without_debug: true, ..About::default() };
+    reader.give(0, this_program(), None, about);
+    assert_eq!(reader.names(0, Places::Offsets(vec![0])), Err("there was no answer".into()));
+    let notes = reader.notes(|file| Some(format!("file {file}")));
+    assert!(notes.len() == 1 && notes[0].starts_with("file 0 is not resolved"), "{notes:?}");
 }
 
 /// Whose fault it is the reader has said: samples are asked for again without that file.
@@ -119,7 +128,7 @@ fn samples_are_asked_for_again_without_the_file() {
         }
     };
     let mut reader = answering(fails_at_a_file);
-    reader.give(3, this_program(), None, About::default());
+    reader.give(3, this_program(), None, About { without_debug: true, ..About::default() });
     reader.tell_maps(1, vec![Mapped { start: 0x1000, end: 0x2000, offset: 0, file: Some(3) }]);
     let registers = crate::unwind::Registers { ip: 0x1800, sp: 64, fp: 0, lr: 0 };
     let sample = Sample { process: 1, registers, bytes: vec![0; 64].into() };

@@ -261,13 +261,20 @@ fn module(offered: &mut Offered, most_bytes: u64) -> Result<Module, String> {
     let go_module = own::go_module_of(copy.reopened()?);
     let links = Links::of(copy.reopened()?);
     let left = most_bytes.saturating_sub(copy.bytes());
-    let beside = links.beside.as_deref();
+    let beside = links.beside.as_deref().filter(|_| !offered.about.without_debug);
     let debug =
         beside.and_then(|name| debug_file(offered.folder.as_ref()?, name, &elf.build_id, left)).and_then(|copy| {
             let follows = Links::of(copy.reopened().ok()?).are_names;
             Some((copy, follows))
         });
-    Ok(Module { elf, copy: Some(copy), debug, listed, go_module, follows_links: links.are_names })
+    Ok(Module {
+        elf,
+        copy: Some(copy),
+        debug,
+        listed,
+        go_module,
+        follows_links: links.are_names && !offered.about.without_debug,
+    })
 }
 
 /// What a file says of where its debug information is.
@@ -339,7 +346,11 @@ impl Module {
         }
         // By the file itself what a debug file does not tell.
         if let Some(copy) = self.copy.as_ref().filter(|_| found.iter().any(Vec::is_empty)) {
-            let own = by(&copy.path, self.follows_links);
+            let mut own = by(&copy.path, self.follows_links);
+            if self.follows_links && own.iter().all(Vec::is_empty) {
+                // Of damaged debug information the library knows nothing at all.
+                own = by(&copy.path, false);
+            }
             found.iter_mut().zip(own).filter(|(frames, _)| frames.is_empty()).for_each(|(frames, own)| *frames = own);
         }
         // Read only where something has no name.

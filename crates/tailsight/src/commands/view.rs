@@ -15,12 +15,12 @@ use anyhow::{Context, anyhow};
 use nix::sys::socket::{setsockopt, sockopt};
 use tailsight_diagnose::Options;
 use tailsight_report::html::{Beside, Bundle, Part, Points};
-use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::diagnose::not_available_or;
 use crate::cli_common::Question;
 use crate::cli_view::View;
 use crate::page::Diagnosed;
+use crate::page_server::{Request, Server};
 use crate::pipeline::Opened;
 use crate::{Exit, pipeline, stop, terminal};
 
@@ -37,8 +37,7 @@ pub fn run(args: &View) -> anyhow::Result<Exit> {
     let opened = pipeline::open(&args.run)?;
     let against = args.against.as_deref().map(pipeline::open).transpose()?;
     let stop = stop::on_interrupt();
-    let server = listen(args.port)?;
-    let port = server.server_addr().to_ip().map(|a| a.port()).context("the server has no port")?;
+    let (server, port) = listen(args.port)?;
     let door = Door { port, token: token()? };
     let viewer = Viewer { server, door, opened, against, stop };
 
@@ -123,7 +122,7 @@ impl Viewer {
             // Of a question that the page asked, the page is told.
             Err(error) => {
                 let Some(request) = first else { return not_available_or(error).map(Turn::NotAvailable) };
-                reply(request, 422, "text/plain", format!("{error:#}").into_bytes());
+                request.reply(422, "text/plain", format!("{error:#}").into_bytes());
                 return self.next(&usual);
             }
         };
@@ -153,11 +152,11 @@ impl Viewer {
                     },
                 };
                 match self.door.enter(&request, &usual) {
-                    Err((status, why)) => reply(request, status, "text/plain", why.into_bytes()),
+                    Err((status, why)) => request.reply(status, "text/plain", why.into_bytes()),
                     Ok((_, other)) if other != *asked => return Ok(Turn::Other(Box::new((request, other)))),
-                    Ok((Path::Page, _)) => reply(request, 200, "text/html", page.clone().into_bytes()),
+                    Ok((Path::Page, _)) => request.reply(200, "text/html", page.clone().into_bytes()),
                     Ok((Path::Points(part), _)) => {
-                        reply(request, 200, "application/octet-stream", points.bytes(&part, args.points));
+                        request.reply(200, "application/octet-stream", points.bytes(&part, args.points));
                     }
                     Ok((Path::Message(id), _)) => message(request, id, &one, points, &self.opened),
                 }
@@ -169,7 +168,7 @@ impl Viewer {
     fn next(&self, usual: &Asked) -> anyhow::Result<Turn> {
         while let Some(request) = self.wait()? {
             match self.door.enter(&request, usual) {
-                Err((status, why)) => reply(request, status, "text/plain", why.into_bytes()),
+                Err((status, why)) => request.reply(status, "text/plain", why.into_bytes()),
                 Ok((_, asked)) => return Ok(Turn::Other(Box::new((request, asked)))),
             }
         }
@@ -179,7 +178,7 @@ impl Viewer {
     /// The next request; none when it is to stop.
     fn wait(&self) -> anyhow::Result<Option<Request>> {
         while !self.stop.load(Ordering::Relaxed) {
-            if let Some(request) = self.server.recv_timeout(TURN).context("the server stopped")? {
+            if let Some(request) = self.server.next(TURN).context("the server stopped")? {
                 return Ok(Some(request));
             }
         }
@@ -198,11 +197,11 @@ struct One {
 fn message(request: Request, id: u32, one: &dyn Fn(u32) -> Bundle, points: &Points, opened: &Opened) {
     if opened.analysis.lifetimes.messages.get(id as usize).is_none() {
         let n = opened.analysis.lifetimes.messages.len();
-        return reply(request, 404, "text/plain", format!("there is no message {id}: the run has {n}").into_bytes());
+        return request.reply(404, "text/plain", format!("there is no message {id}: the run has {n}").into_bytes());
     }
     match serde_json::to_vec(&One { bundle: one(id), beside: points.beside(id) }) {
-        Ok(json) => reply(request, 200, "application/json", json),
-        Err(error) => reply(request, 500, "text/plain", error.to_string().into_bytes()),
+        Ok(json) => request.reply(200, "application/json", json),
+        Err(error) => request.reply(500, "text/plain", error.to_string().into_bytes()),
     }
 }
 
@@ -227,15 +226,7 @@ impl Door {
 
     /// What a request asks for, or the status and the words with which it is refused.
     fn enter(&self, request: &Request, usual: &Asked) -> Result<(Path, Asked), (u16, String)> {
-        let header = |name: &str| {
-            request
-                .headers()
-                .iter()
-                .find(|h| h.field.as_str().as_str().eq_ignore_ascii_case(name))
-                .map(|h| h.value.as_str())
-        };
-        let get = matches!(request.method(), Method::Get | Method::Head);
-        self.judge(get, header("host"), request.url(), usual)
+        self.judge(request.reads, request.host.as_deref(), &request.url, usual)
     }
 
     fn judge(&self, get: bool, host: Option<&str>, url: &str, usual: &Asked) -> Result<(Path, Asked), (u16, String)> {
@@ -269,11 +260,12 @@ fn same(a: &str, b: &str) -> bool {
 
 /// Listens on this host alone. Connections have the listener's TCP_NODELAY: without it each answer on a kept connection waits for the
 /// browser's acknowledgement of its head, which is delayed by 40 ms.
-fn listen(port: u16) -> anyhow::Result<Server> {
-    let refused = |why: String| anyhow!("cannot listen on 127.0.0.1:{port}: {why}\n  choose another --port");
-    let listener = TcpListener::bind(("127.0.0.1", port)).map_err(|error| refused(error.to_string()))?;
+fn listen(port: u16) -> anyhow::Result<(Server, u16)> {
+    let refused = |why: std::io::Error| anyhow!("cannot listen on 127.0.0.1:{port}: {why}\n  choose another --port");
+    let listener = TcpListener::bind(("127.0.0.1", port)).map_err(refused)?;
     setsockopt(&listener, sockopt::TcpNoDelay, &true).context("cannot set TCP_NODELAY")?;
-    Server::from_listener(listener, None).map_err(|error| refused(error.to_string()))
+    let port = listener.local_addr().context("the server has no port")?.port();
+    Ok((Server::new(listener).context("cannot start a thread")?, port))
 }
 
 /// 256 random bits as text.
@@ -282,27 +274,6 @@ fn token() -> anyhow::Result<String> {
     let mut source = std::fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
     std::io::Read::read_exact(&mut source, &mut bytes).context("cannot read /dev/urandom")?;
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
-}
-
-fn reply(request: Request, status: u16, kind: &str, body: Vec<u8>) {
-    let mut response = Response::from_data(body).with_status_code(status);
-    let kind = format!("{kind}; charset=utf-8");
-    let headers = [
-        ("Content-Type", kind.as_str()),
-        // Nothing of a run stays in a browser's cache, and its address goes nowhere.
-        ("Cache-Control", "no-store"),
-        ("Referrer-Policy", "no-referrer"),
-        ("X-Content-Type-Options", "nosniff"),
-        ("X-Frame-Options", "DENY"),
-        ("Cross-Origin-Resource-Policy", "same-origin"),
-    ];
-    for (name, value) in headers {
-        if let Ok(header) = Header::from_bytes(name, value) {
-            response.add_header(header);
-        }
-    }
-    // Whoever asked may be gone.
-    let _ = request.respond(response);
 }
 
 #[cfg(test)]

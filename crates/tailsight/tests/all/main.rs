@@ -9,6 +9,7 @@ mod fixes_live;
 mod functions_live;
 mod gates_live;
 mod hostile_live;
+mod hostile_target_live;
 mod ideal;
 mod intel_pt;
 mod live;

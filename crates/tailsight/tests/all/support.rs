@@ -163,7 +163,7 @@ impl<'a> Quiet<'a> {
         for _ in 0..3 {
             let _ = std::fs::remove_dir_all(self.out);
             let recorded = record();
-            others = self.others();
+            others = self.had(self.ours);
             if others < self.limit {
                 return Some(recorded);
             }
@@ -176,12 +176,13 @@ impl<'a> Quiet<'a> {
         None
     }
 
-    /// The part of the slow messages' excess that other programs had; 0 with too few messages to say.
-    fn others(&self) -> f64 {
+    /// The part of the slow messages' excess that other programs than these, the recorder and the load had, by the raw events; 0 with too
+    /// few messages to say.
+    pub fn had(&self, ours: &[u32]) -> f64 {
         let mut run = tailsight_trace::Run::open(Path::new(self.out)).expect("a run");
         let events = run.events().expect("events");
         let recorder = run.meta.recorder.as_ref().map(|recorder| recorder.pid);
-        let ours = self.ours.iter().copied().chain(recorder).chain([std::process::id()]).collect();
+        let ours = ours.iter().copied().chain(recorder).chain([std::process::id()]).collect();
         let found = disturbed::disturbance(&run.tasks, &events, &ours, self.leg, self.slowest, true);
         found.map_or(0.0, |found| found.share)
     }

@@ -49,10 +49,25 @@ int HOOK(sched_process_exit, struct task_struct *p)
 	return 0;
 }
 
+/* A thread may rename itself half a million times a second, and each name becomes a row that the recorder keeps. What is more than a
+ * program that names its threads needs is counted only. */
+#define RENAMES_A_SECOND 1000
+__u64 renames_second, renames_in_second;
+__u64 renames_left_out;
+
 SEC("tp_btf/task_rename")
 int HOOK(task_rename, struct task_struct *p, const char *name)
 {
 	struct text comm = {};
+	__u64 second = bpf_ktime_get_ns() >> 30;
+	if (second != renames_second) {
+		renames_second = second;
+		renames_in_second = 0;
+	}
+	if (__sync_fetch_and_add(&renames_in_second, 1) >= RENAMES_A_SECOND) {
+		__sync_fetch_and_add(&renames_left_out, 1);
+		return 0;
+	}
 	bpf_probe_read_kernel_str(&comm, sizeof(comm), name);
 	emit(TS_TASK_RENAME, 0, pair(p->pid, p->tgid), comm.first, comm.second);
 	return 0;

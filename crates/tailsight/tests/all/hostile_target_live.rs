@@ -1,0 +1,437 @@
+//! What a process that is recorded can do to the root that records it: its maps, libraries and debug information, its names, its runtime.
+//! Every test: the recorder ends in time, its memory stays small, the run is whole, and what was not read is said.
+//!
+//! The target is a C program that runs as nobody; what it does is its argument, and what it is made of is patched by the test.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tailsight_trace::Run;
+
+use crate::support::{Live, shown, tailsight};
+
+/// The user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// Spins in a function of its own, or in code that it made itself; renames its threads; plays a JVM.
+const HOSTILE: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+__attribute__((noinline)) void spin_in_a_function(void)
+{
+	for (;;)
+		for (volatile int i = 0; i < 1000000; i++)
+			;
+}
+
+static void *rename_for_ever(void *unused)
+{
+	char name[16];
+	for (unsigned long n = 0;; n++) {
+		snprintf(name, sizeof name, "t%lu", n);
+		prctl(PR_SET_NAME, name);
+	}
+}
+
+static void ignore(int signal) { }
+
+/* Answers a byte now and then, or not at all, or takes no connection. */
+static void *play_jvm(void *how)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	snprintf(address.sun_path, sizeof address.sun_path, "/tmp/.java_pid%d", getpid());
+	unlink(address.sun_path);
+	int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+	bind(listener, (struct sockaddr *)&address, sizeof address);
+	listen(listener, 0);
+	if (!strcmp(how, "full")) {
+		for (int i = 0; i < 2; i++) {
+			int waiting = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+			connect(waiting, (struct sockaddr *)&address, sizeof address);
+		}
+		pause();
+	}
+	int connection = accept(listener, 0, 0);
+	if (!strcmp(how, "mute"))
+		pause();
+	for (;;) {
+		sleep(1);
+		if (write(connection, "0", 1) < 0)
+			pause();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+	char *what = argv[1];
+	signal(SIGPIPE, SIG_IGN);
+	if (!strcmp(what, "rename")) {
+		pthread_create(&thread, 0, rename_for_ever, 0);
+		rename_for_ever(0);
+	}
+	if (!strcmp(what, "jit")) {
+		/* jmp to itself */
+		unsigned char *code = mmap(0, 4096, 7, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		code[0] = 0xeb, code[1] = 0xfe;
+		printf("%p\n", code);
+		fflush(stdout);
+		((void (*)(void))code)();
+	}
+	if (!strcmp(what, "jvm")) {
+		int library = open(argv[3], O_RDONLY);
+		mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, library, 0);
+		signal(SIGQUIT, ignore);
+		pthread_create(&thread, 0, play_jvm, argv[2]);
+	}
+	spin_in_a_function();
+}
+"#;
+
+/// A folder that nobody may look into, with the program.
+struct Hostile {
+    live: Live,
+    program: PathBuf,
+}
+
+impl Hostile {
+    fn new(test: &str) -> Option<Hostile> {
+        for program in ["cc", "objcopy"] {
+            if let Some(why) = tailsight_testing::lacks_program(program) {
+                tailsight_testing::skip_as(test, why);
+                return None;
+            }
+        }
+        let live = Live::new(test)?;
+        fs::set_permissions(live.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = live.dir.path().join("hostile");
+        let source = live.dir.path().join("hostile.c");
+        fs::write(&source, HOSTILE).unwrap();
+        let cc = Command::new("cc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&source).output().unwrap();
+        assert!(cc.status.success(), "{}", shown(&cc));
+        Some(Hostile { live, program })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.live.dir.path().join(name)
+    }
+
+    /// Puts a section into the program, instead of one of the same name; with flags of ELF beside those of objcopy.
+    fn set_section(&self, name: &str, bytes: &[u8], flags: u64) {
+        let content = self.path("section");
+        fs::write(&content, bytes).unwrap();
+        let add = format!("{name}={}", content.display());
+        let objcopy = Command::new("objcopy")
+            .args(["--remove-section", name, "--add-section", &add])
+            .arg(&self.program)
+            .output()
+            .unwrap();
+        assert!(objcopy.status.success(), "{}", shown(&objcopy));
+        patch_section(&self.program, name, |header| {
+            let old = u64::from_le_bytes(header[8..16].try_into().unwrap());
+            header[8..16].copy_from_slice(&(old | flags).to_le_bytes());
+        });
+    }
+
+    fn start(&self, arguments: &[&str]) -> Target {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let child = command.uid(NOBODY).gid(NOBODY).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        Target(child)
+    }
+
+    /// Records the target for a second: in time, with little memory, to a whole run. Its duration includes what a busy machine takes.
+    fn recorded(&self, target: &Target) -> Recorded {
+        let out = self.path("run");
+        let _ = fs::remove_dir_all(&out);
+        let pid = target.0.id().to_string();
+        let out = out.display().to_string();
+        let arguments = ["record", "-p", &pid, "-d", "1s", "--buffer", "8M", "--sample", "499", "-o", &out];
+        let (output, most_kib, took) = measured(tailsight(&arguments));
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        assert!(most_kib < 512 << 10, "{most_kib} KiB: {}", shown(&output));
+        let run = Run::open(Path::new(&out)).unwrap();
+        assert!(run.partial.is_empty(), "{:?}", run.partial);
+        println!("{took:.1?}, {} MiB, {:?}", most_kib >> 10, run.meta.warnings);
+        Recorded { run, took }
+    }
+}
+
+/// Changes the header of a section of a 64-bit ELF file.
+fn patch_section(program: &Path, name: &str, patch: impl Fn(&mut [u8])) {
+    let mut bytes = fs::read(program).unwrap();
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let half = |bytes: &[u8], at: usize| usize::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
+    let (headers, size, count, names) =
+        (word(&bytes, 0x28), half(&bytes, 0x3a), half(&bytes, 0x3c), half(&bytes, 0x3e));
+    let strings = word(&bytes, headers + names * size + 0x18);
+    for number in 0..count {
+        let at = headers + number * size;
+        let text = strings + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        if bytes[text..].starts_with(format!("{name}\0").as_bytes()) {
+            patch(&mut bytes[at..at + size]);
+            return fs::write(program, &bytes).unwrap();
+        }
+    }
+    panic!("no section {name}");
+}
+
+/// A target, ended with the test.
+struct Target(Child);
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+struct Recorded {
+    run: Run,
+    took: Duration,
+}
+
+impl Recorded {
+    /// Names of user functions in its samples.
+    fn functions(&self) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            self.run.samples.frames.iter().filter(|f| !f.kernel).map(|f| f.function.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    fn says(&self, words: &str) -> bool {
+        self.run.meta.warnings.iter().any(|warning| warning.contains(words))
+    }
+}
+
+/// Runs a command to its end: its output, the most memory that it had (KiB), and how long it took.
+fn measured(mut command: Command) -> (Output, u64, Duration) {
+    let begun = Instant::now();
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let read = |mut from: Box<dyn std::io::Read + Send>| {
+        std::thread::spawn(move || {
+            let mut bytes = vec![];
+            let _ = from.read_to_end(&mut bytes);
+            bytes
+        })
+    };
+    let (stdout, stderr) = (read(Box::new(stdout)), read(Box::new(stderr)));
+    let mut status = 0;
+    // SAFETY: all zeros are a valid `rusage`.
+    let mut used: nix::libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: waits for the child that was just made, once.
+    let pid = unsafe { nix::libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut used) };
+    assert_eq!(pid, child.id() as i32);
+    let took = begun.elapsed();
+    let status = std::process::ExitStatus::from_raw(status);
+    let output = Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() };
+    (output, used.ru_maxrss as u64, took)
+}
+
+/// As long as a recording of a second may take on a busy machine when nothing of the target keeps it.
+const SOON: Duration = Duration::from_secs(20);
+
+/// 256 MiB of `1 1` lines took 4.9 to 6.9 GB and 38 s, half of them before the recording.
+#[test]
+fn a_map_of_compiled_code_without_end_costs_names_only() {
+    let Some(hostile) = Hostile::new("a_map_of_compiled_code_without_end_costs_names_only") else { return };
+    let target = hostile.start(&["jit"]);
+    let map = PathBuf::from(format!("/tmp/perf-{}.map", target.0.id()));
+    let mut file = File::create(&map).unwrap();
+    let lines = b"1 1\n".repeat(1 << 18);
+    (0..256).for_each(|_| file.write_all(&lines).unwrap());
+    std::os::unix::fs::chown(&map, Some(NOBODY), None).unwrap();
+    let recorded = hostile.recorded(&target);
+    fs::remove_file(&map).unwrap();
+    assert!(recorded.took < SOON, "{:?}", recorded.took);
+    assert!(recorded.says("code compiled at run time has no names"), "{:?}", recorded.run.meta.warnings);
+}
+
+/// Debug information that says that it is 2^46 and 2^63 bytes long aborted the recorder, and panicked on the terminal; that expands to
+/// gigabytes took 6.7 GB.
+#[test]
+fn debug_information_that_expands_without_end_costs_names_only() {
+    let Some(hostile) = Hostile::new("debug_information_that_expands_without_end_costs_names_only") else { return };
+    const COMPRESSED: u64 = 0x800;
+    let header = |bytes: u64| {
+        let mut header = vec![1, 0, 0, 0, 0, 0, 0, 0];
+        header.extend(bytes.to_le_bytes());
+        header.extend(1u64.to_le_bytes());
+        header
+    };
+    let zeros = {
+        let mut encoder = flate2::write::ZlibEncoder::new(vec![], flate2::Compression::best());
+        let part = vec![0; 1 << 20];
+        (0..1024).for_each(|_| encoder.write_all(&part).unwrap());
+        encoder.finish().unwrap()
+    };
+    for (name, bytes) in [
+        (".debug_info", [header(1 << 46), vec![0; 64]].concat()),
+        (".debug_abbrev", [header(1 << 63), vec![0; 64]].concat()),
+        (".debug_line", [header(6 << 30), zeros.clone()].concat()),
+        (".debug_info", [header(1 << 30), zeros].concat()),
+    ] {
+        hostile.set_section(name, &bytes, COMPRESSED);
+        let target = hostile.start(&["spin"]);
+        let recorded = hostile.recorded(&target);
+        assert!(recorded.took < SOON + Duration::from_secs(10), "{name}: {:?}", recorded.took);
+        let functions = recorded.functions();
+        let named = functions.contains(&"spin_in_a_function");
+        assert!(
+            named || recorded.says("hostile is not resolved"),
+            "{name}: {functions:?} {:?}",
+            recorded.run.meta.warnings
+        );
+    }
+}
+
+/// A sparse file of 20 GB was read until no memory was left.
+#[test]
+fn a_program_of_twenty_gigabytes_is_not_read() {
+    let Some(hostile) = Hostile::new("a_program_of_twenty_gigabytes_is_not_read") else { return };
+    OpenOptions::new().write(true).open(&hostile.program).unwrap().set_len(20 << 30).unwrap();
+    let target = hostile.start(&["spin"]);
+    let recorded = hostile.recorded(&target);
+    assert!(recorded.took < SOON, "{:?}", recorded.took);
+    assert!(recorded.says("more than 1073741824"), "{:?}", recorded.run.meta.warnings);
+}
+
+/// A debug link to a pipe kept the recorder for ever, and so did a pipe in the place of the program.
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let Some(hostile) = Hostile::new("a_pipe_is_not_waited_for") else { return };
+    let pipe = hostile.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    let mut link = pipe.display().to_string().into_bytes();
+    link.push(0);
+    link.resize(link.len().next_multiple_of(4) + 4, 0);
+    for section in [".gnu_debuglink", ".gnu_debugaltlink"] {
+        hostile.set_section(section, &link, 0);
+        let target = hostile.start(&["spin"]);
+        let recorded = hostile.recorded(&target);
+        assert!(recorded.took < SOON, "{section}: {:?}", recorded.took);
+        assert!(recorded.functions().contains(&"spin_in_a_function"), "{:?}", recorded.functions());
+    }
+    // Beside the program, under a plain name.
+    let beside = hostile.path("beside");
+    nix::unistd::mkfifo(&beside, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+    hostile.set_section(".gnu_debuglink", b"beside\0\0\0\0\0\0", 0);
+    let target = hostile.start(&["spin"]);
+    let recorded = hostile.recorded(&target);
+    assert!(recorded.took < SOON, "{:?}", recorded.took);
+    fs::rename(&pipe, &hostile.program).unwrap();
+    let recorded = hostile.recorded(&target);
+    assert!(recorded.took < SOON, "{:?}", recorded.took);
+    assert!(
+        recorded.functions().contains(&"spin_in_a_function"),
+        "the file that is mapped: {:?}",
+        recorded.functions()
+    );
+}
+
+/// What is cut while it is recorded kills its own process; the recorder read it by its mapping and was killed, too.
+#[test]
+fn a_program_that_is_cut_while_it_is_recorded_ends_only_itself() {
+    let Some(hostile) = Hostile::new("a_program_that_is_cut_while_it_is_recorded_ends_only_itself") else { return };
+    // The text that it runs is in memory of its own, so that it lives on.
+    let mut target = hostile.start(&["jit"]);
+    let program = hostile.program.clone();
+    let cut = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(1_200));
+        for _ in 0..400 {
+            let file = OpenOptions::new().write(true).open(&program);
+            if let Ok(file) = file {
+                let _ = file.set_len(4096);
+                let _ = file.set_len(1 << 16);
+                let _ = file.write_all_at(&[0x7f; 64], 4096);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    });
+    // A running program is not written to: its name is another file, which a mapping keeps.
+    let recorded = hostile.recorded(&target);
+    cut.join().unwrap();
+    assert!(recorded.took < SOON && target.0.try_wait().unwrap().is_none(), "{:?}", recorded.took);
+}
+
+/// A byte each 2.5 s, a full queue of connections, eleven that say nothing: hours, for ever, 33 s.
+#[test]
+fn programs_that_play_a_jvm_are_not_waited_for() {
+    let Some(hostile) = Hostile::new("programs_that_play_a_jvm_are_not_waited_for") else { return };
+    let library = hostile.path("libjvm.so");
+    fs::copy(&hostile.program, &library).unwrap();
+    let library = library.display().to_string();
+    for how in ["slow", "full", "mute"] {
+        let target = hostile.start(&["jvm", how, &library]);
+        let recorded = hostile.recorded(&target);
+        let _ = fs::remove_file(format!("/tmp/.java_pid{}", target.0.id()));
+        assert!(recorded.took < SOON, "{how}: {:?}", recorded.took);
+        assert!(recorded.says("wrote no perf map"), "{how}: {:?}", recorded.run.meta.warnings);
+        assert!(recorded.functions().contains(&"spin_in_a_function"), "{how}: {:?}", recorded.functions());
+    }
+}
+
+/// Two threads that renamed themselves half a million times a second: 1.9 GB after 6 s, and an end 6 times later than asked.
+#[test]
+fn names_without_end_are_counted() {
+    let Some(hostile) = Hostile::new("names_without_end_are_counted") else { return };
+    let target = hostile.start(&["rename"]);
+    let recorded = hostile.recorded(&target);
+    assert!(recorded.took < SOON, "{:?}", recorded.took);
+    assert!(recorded.run.tasks.len() < 20_000, "{} rows", recorded.run.tasks.len());
+    assert!(recorded.says("births and names of tasks are not in the run's tables"), "{:?}", recorded.run.meta.warnings);
+}
+
+/// Recorders that hung did not hear the first signal.
+#[test]
+fn a_signal_ends_the_naming_of_functions_and_the_run_is_whole() {
+    let Some(hostile) = Hostile::new("a_signal_ends_the_naming_of_functions_and_the_run_is_whole") else { return };
+    let library = hostile.path("libjvm.so");
+    fs::copy(&hostile.program, &library).unwrap();
+    let library = library.display().to_string();
+    let target = hostile.start(&["jvm", "mute", &library]);
+    let out = hostile.path("run");
+    let pid = target.0.id().to_string();
+    let out_name = out.display().to_string();
+    let mut recorder = tailsight(&["record", "-p", &pid, "-d", "1s", "--buffer", "8M", "-o", &out_name])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // It asks the mute one, for three seconds, when the run is on disk.
+    let begun = Instant::now();
+    let is_whole = || Run::open(&out).is_ok_and(|run| run.partial.is_empty() && run.meta.end_ns > 0);
+    while !is_whole() {
+        assert!(begun.elapsed() < SOON, "no run");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let asked = Instant::now();
+    kill(Pid::from_raw(recorder.id() as i32), Signal::SIGTERM).unwrap();
+    let status = recorder.wait().unwrap();
+    println!("it ended {:?} after the signal: {status}", asked.elapsed());
+    let _ = fs::remove_file(format!("/tmp/.java_pid{pid}"));
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+    assert!(is_whole());
+}
