@@ -34,6 +34,10 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 RUSTFLAGS=$flags as_builder cargo build --release --locked --target "$host" --target-dir "$build" "${@/#/--bin=}" >&2
 as_builder cargo run --release --locked --target-dir target/plain --bin seeds -- corpus/run_reader \
     ../crates/tailsight-lifetime/tests/golden/* >&2
+# A program with debug information that is not compressed, and one without any.
+mkdir -p corpus/reader_files
+printf 'static int twice(int x) { return x + x; }\nint main(int n, char **v) { return twice(n); }\n' |
+    cc -g -gz=none -O1 -x c -o corpus/reader_files/with-debug - && strip -o corpus/reader_files/without-symbols corpus/reader_files/with-debug
 mkdir -p corpus/run_json corpus/pt_container corpus/pt_packets corpus/pt_sideband corpus/clock_log
 for recording in ../crates/tailsight-pt/tests/fixtures/*/perf.data; do
     cp "$recording" "corpus/pt_container/$(basename "$(dirname "$recording")")"

@@ -14,7 +14,7 @@ use tailsight_symbolise::unwind::{Registers, Unwind};
 fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     let _ = Maps::parse(&text).find(0x1000);
-    let _ = PerfMap::parse(&text).find(0x1000);
+    let _ = PerfMap::parse(data).find(0x1000);
     let _ = exported(data);
     let Ok(elf) = Elf::parse(data) else { return };
     let elf = Arc::new(elf);

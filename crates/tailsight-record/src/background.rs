@@ -122,6 +122,17 @@ impl Drop for Work {
     }
 }
 
+/// Starts a thread with the usual priority: it would have that of the work which starts it, for ever, as only the work's own is raised.
+pub fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        set_policy(0, libc::SCHED_OTHER);
+        work()
+    })
+}
+
 /// Raises the priority of work that is past its limit.
 fn watch(shared: &Shared) {
     // It is there for one system call.

@@ -15,6 +15,7 @@ use super::options::{Progress, RecordSummary};
 use super::prepare::Prepared;
 use super::recording::{DRAIN_EVENTS, Recording};
 use super::traced::warnings;
+use crate::background;
 use crate::clocks;
 use crate::command::Command;
 use crate::confine::Stage;
@@ -91,7 +92,7 @@ impl Recording<'_> {
         let first = vec![*fds.first()?; fds.len()];
         loaded.set_chunks(&first).ok()?;
         let chunks = buffers.take();
-        std::thread::Builder::new().name("tailsight-free".into()).spawn(move || chunks.give_back()).ok()
+        background::spawn("tailsight-free", move || chunks.give_back()).ok()
     }
 
     /// What is known of the samples before their functions have names.

@@ -18,7 +18,7 @@ use tailsight_trace::meta;
 use tailsight_trace::samples::{Samples, kind};
 
 use super::prepare::Prepared;
-use crate::background::Background;
+use crate::background::{self, Background};
 use crate::cost::ProgramCost;
 use crate::loaded::Loaded;
 use crate::probes::samples::{Clocks, Code, PROGRAM, Ring};
@@ -244,7 +244,7 @@ fn maps_asked_for(pids: &[u32], stop: &AtomicBool) -> Vec<String> {
     for &pid in &waiting {
         let answer = answer.clone();
         // Nobody takes the answer of one that is no longer waited for.
-        std::thread::spawn(move || answer.send((pid, jvm::ask_for_map(pid))));
+        let _ = background::spawn("tailsight-jvm", move || answer.send((pid, jvm::ask_for_map(pid))));
     }
     while !waiting.is_empty() {
         match answers.recv_timeout(LOOK) {

@@ -22,9 +22,6 @@ pub const STOP: u8 = b'-';
 
 /// What a reader may use. The files that it looks into are copied to its memory.
 const LIMITS: Limits = Limits { memory_bytes: 3 << 30, cpu_s: 60, file_bytes: super::MOST_FILE_BYTES };
-/// The reader's nice value.
-const NICE: libc::c_int = 5;
-
 /// Runs until the recorder is gone. Called in a process of its own with one thread, whose standard input is the socket.
 pub fn run() -> ! {
     // The recorder's end is this one's; a terminal's Ctrl-C is not.
@@ -97,11 +94,8 @@ fn stop(reader: &mut Option<libc::pid_t>) {
 
 /// A reader, until its socket ends.
 fn read(socket: UnixStream) -> ! {
-    // SAFETY: no pointers. It ends with the keeper, and leaves the cores to others, but not so much that it misses its time on a busy machine.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0);
-        libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
-    }
+    // SAFETY: no pointers. It ends with the keeper.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong, 0, 0, 0) };
     // Panics are errors like others here, and the terminal is the recorder's.
     std::panic::set_hook(Box::new(|_| {}));
     let confined = LIMITS.set().is_ok() && filter::install_for_reader().is_ok();

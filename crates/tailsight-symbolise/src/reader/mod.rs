@@ -39,6 +39,8 @@ const PATIENCE_IN_ALL: Duration = Duration::from_secs(30);
 const MOST_REPLACED: u32 = 6;
 /// Functions at one place: that many were put into each other at most.
 const MOST_INLINED: usize = 64;
+/// How long a reader gives way to all else before it goes on with the usual priority.
+const GIVES_WAY: Duration = Duration::from_secs(1);
 /// How often it is looked whether somebody asked for the end.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -70,6 +72,10 @@ pub struct Reader {
     running: Option<UnixStream>,
     /// Its process.
     pid: Option<u32>,
+    /// Until its first question: it gives way to all else, as long as this is not set.
+    gives_way: Option<Arc<AtomicBool>>,
+    /// The same from then on; set when the reader has ended.
+    ended: Option<Arc<AtomicBool>>,
     files: BTreeMap<FileId, Given>,
     maps: BTreeMap<u32, Vec<Mapped>>,
     replaced: u32,
@@ -134,6 +140,8 @@ impl Reader {
             source,
             running: None,
             pid: None,
+            gives_way: None,
+            ended: None,
             files: BTreeMap::new(),
             maps: BTreeMap::new(),
             replaced: 0,
@@ -321,6 +329,7 @@ impl Reader {
         if self.running.is_none() {
             self.launch();
         }
+        self.gives_way_no_longer();
         let left = self.patience.min(self.patience_in_all.saturating_sub(self.used));
         let deadline = Instant::now() + left;
         let stream = self.running.as_ref().ok_or(Failure::Over)?;
@@ -382,7 +391,12 @@ impl Reader {
                 std::thread::spawn(move || worker::serve(&there));
             }
             Source::Keeper { control, .. } => match started(control, there) {
-                Ok(pid) => self.pid = Some(pid),
+                Ok(pid) => {
+                    self.pid = Some(pid);
+                    // Without the right to end it, it would give way for ever.
+                    let gives_way = nix::unistd::geteuid().is_root() && set_policy(pid, libc::SCHED_IDLE);
+                    self.gives_way = gives_way.then(Arc::default);
+                }
                 Err(e) => {
                     self.notes.push(format!("no process to read symbols could be started: {e}"));
                     self.source = Source::Nowhere;
@@ -400,7 +414,27 @@ impl Reader {
         self.running = Some(here);
     }
 
+    /// A while after its first question the reader has the usual priority.
+    fn gives_way_no_longer(&mut self) {
+        let (Some(pid), Some(ended)) = (self.pid, self.gives_way.take()) else { return };
+        self.ended = Some(Arc::clone(&ended));
+        let raise = move || {
+            // This thread has the priority of the one that started it.
+            set_policy(0, libc::SCHED_OTHER);
+            std::thread::sleep(GIVES_WAY);
+            if !ended.load(Ordering::Relaxed) {
+                set_policy(pid, libc::SCHED_OTHER);
+            }
+        };
+        if std::thread::Builder::new().name("tailsight-hurry".into()).spawn(raise).is_err() {
+            set_policy(pid, libc::SCHED_OTHER);
+        }
+    }
+
     fn end_reader(&mut self) {
+        if let Some(ended) = self.ended.take() {
+            ended.store(true, Ordering::Relaxed);
+        }
         if self.running.take().is_some()
             && let Source::Keeper { control, .. } = &mut self.source
         {
@@ -413,6 +447,9 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.running = None;
+        if let Some(ended) = self.ended.take() {
+            ended.store(true, Ordering::Relaxed);
+        }
         if let Source::Keeper { child, control } = std::mem::replace(&mut self.source, Source::Nowhere) {
             // It ends by itself, and its reader with it.
             drop(control);
@@ -420,6 +457,13 @@ impl Drop for Reader {
             let _ = child.wait();
         }
     }
+}
+
+/// Sets how the kernel schedules a process; whether it does.
+fn set_policy(pid: u32, policy: libc::c_int) -> bool {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads the structure. The process is a child's child that is waited for when it is asked to end.
+    i32::try_from(pid).is_ok_and(|pid| unsafe { libc::sched_setscheduler(pid, policy, &raw const parameter) } == 0)
 }
 
 /// The program that starts readers: this one.

@@ -23,6 +23,7 @@ const NOBODY: u32 = 65_534;
 /// Spins in a function of its own, or in code that it made itself; renames its threads; plays a JVM.
 const HOSTILE: &str = r#"
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -97,6 +98,8 @@ int main(int argc, char **argv)
 		fflush(stdout);
 		((void (*)(void))code)();
 	}
+	if (!strcmp(what, "library"))
+		((void (*)(void))dlsym(dlopen(argv[2], RTLD_NOW), "spin_in_a_library"))();
 	if (!strcmp(what, "jvm")) {
 		int library = open(argv[3], O_RDONLY);
 		mmap(0, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, library, 0);
@@ -227,6 +230,7 @@ impl Recorded {
 }
 
 /// Runs a command to its end: its output, the most memory that it had (KiB), and how long it took.
+#[expect(clippy::zombie_processes, reason = "wait4 waits for it, and tells what it used")]
 fn measured(mut command: Command) -> (Output, u64, Duration) {
     let begun = Instant::now();
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -352,29 +356,42 @@ fn a_pipe_is_not_waited_for() {
     );
 }
 
-/// What is cut while it is recorded kills its own process; the recorder read it by its mapping and was killed, too.
+/// A library that is cut between two looks at it killed the recorder, in 3 of 3.
 #[test]
-fn a_program_that_is_cut_while_it_is_recorded_ends_only_itself() {
-    let Some(hostile) = Hostile::new("a_program_that_is_cut_while_it_is_recorded_ends_only_itself") else { return };
-    // The text that it runs is in memory of its own, so that it lives on.
-    let mut target = hostile.start(&["jit"]);
-    let program = hostile.program.clone();
-    let cut = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(1_200));
-        for _ in 0..400 {
-            let file = OpenOptions::new().write(true).open(&program);
-            if let Ok(file) = file {
-                let _ = file.set_len(4096);
-                let _ = file.set_len(1 << 16);
-                let _ = file.write_all_at(&[0x7f; 64], 4096);
+fn a_library_that_is_cut_and_made_whole_again_and_again_costs_names_only() {
+    let test = "a_library_that_is_cut_and_made_whole_again_and_again_costs_names_only";
+    let Some(hostile) = Hostile::new(test) else { return };
+    let (source, library) = (hostile.path("library.c"), hostile.path("library.so"));
+    // It needs nothing of what is cut off: its code is in the file's second page.
+    fs::write(&source, "void spin_in_a_library(void) { for (;;) for (volatile int i = 0; i < 1000000; i++) ; }")
+        .unwrap();
+    let cc =
+        Command::new("cc").args(["-O1", "-g", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source).output().unwrap();
+    assert!(cc.status.success(), "{}", shown(&cc));
+    let whole = fs::read(&library).unwrap();
+    let mut target = hostile.start(&["library", &library.display().to_string()]);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let cuts = scope.spawn(|| {
+            let file = OpenOptions::new().write(true).open(&library).unwrap();
+            let mut cuts = 0;
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                file.set_len(0x2000).unwrap();
+                std::thread::sleep(Duration::from_micros(200));
+                file.write_all_at(&whole, 0).unwrap();
+                cuts += 1;
             }
-            std::thread::sleep(Duration::from_millis(5));
+            cuts
+        });
+        for _ in 0..3 {
+            let recorded = hostile.recorded(&target);
+            assert!(recorded.took < SOON, "{:?}", recorded.took);
+            println!("{:?}", recorded.functions());
         }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        println!("cut {} times", cuts.join().unwrap());
     });
-    // A running program is not written to: its name is another file, which a mapping keeps.
-    let recorded = hostile.recorded(&target);
-    cut.join().unwrap();
-    assert!(recorded.took < SOON && target.0.try_wait().unwrap().is_none(), "{:?}", recorded.took);
+    assert!(target.0.try_wait().unwrap().is_none(), "the target ended");
 }
 
 /// A byte each 2.5 s, a full queue of connections, eleven that say nothing: hours, for ever, 33 s.
@@ -392,6 +409,32 @@ fn programs_that_play_a_jvm_are_not_waited_for() {
         assert!(recorded.says("wrote no perf map"), "{how}: {:?}", recorded.run.meta.warnings);
         assert!(recorded.functions().contains(&"spin_in_a_function"), "{how}: {:?}", recorded.functions());
     }
+}
+
+/// They were asked one after the other, three seconds each. One process with descendants is one target.
+#[test]
+fn eleven_programs_that_play_a_jvm_are_asked_at_the_same_time() {
+    let Some(hostile) = Hostile::new("eleven_programs_that_play_a_jvm_are_asked_at_the_same_time") else { return };
+    let library = hostile.path("libjvm.so");
+    fs::copy(&hostile.program, &library).unwrap();
+    let words = format!(
+        "for i in 1 2 3 4 5 6 7 8 9 10 11; do {} jvm mute {} & done; wait",
+        hostile.program.display(),
+        library.display()
+    );
+    let mut shell = Command::new("sh");
+    // In a group of its own, to be ended with its children.
+    shell.args(["-c", &words]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let target = Target(shell.uid(NOBODY).gid(NOBODY).process_group(0).spawn().unwrap());
+    std::thread::sleep(Duration::from_millis(500));
+    let recorded = hostile.recorded(&target);
+    let said = recorded.run.meta.warnings.iter().filter(|warning| warning.contains("wrote no perf map")).count();
+    let pids = recorded.run.meta.target.pids.clone();
+    kill(Pid::from_raw(-(target.0.id() as i32)), Signal::SIGKILL).unwrap();
+    for pid in pids {
+        let _ = fs::remove_file(format!("/tmp/.java_pid{pid}"));
+    }
+    assert!(recorded.took < SOON && said == 11, "{:?}, {said}: {:?}", recorded.took, recorded.run.meta.warnings);
 }
 
 /// Two threads that renamed themselves half a million times a second: 1.9 GB after 6 s, and an end 6 times later than asked.

@@ -360,10 +360,9 @@ mod tests {
         set(WHOLE - STACK_BYTES, b"stack and more");
         let short = trimmed(&bytes);
         assert_eq!(taken_of(short), Some(short.len()));
-        let mut kernel = vec![];
-        let raw = parse(short, &mut kernel);
+        let raw = parse(short);
         let row = SampleRow { ts_ns: 7, tid: 11, tgid: 10, cpu: 3, kind: 1, weight: 2, stack: 0 };
-        assert_eq!((raw.row, raw.kernel, raw.bytes), (row, &[0x100, 0x200][..], &b"stack"[..]));
+        assert_eq!((raw.row, raw.kernel, raw.bytes), (row, vec![0x100, 0x200], b"stack".to_vec()));
         assert_eq!((raw.registers.ip, raw.registers.sp, raw.like), (0x40, 0x50, 12));
         assert_eq!(trimmed(&bytes[..100]), &[] as &[u8]);
         assert_eq!(taken_of(&short[..50]), None);
@@ -374,7 +373,7 @@ mod tests {
         assert_eq!(trimmed(&skipped), skipped);
         let both = [&skipped[..], short].concat();
         assert_eq!(taken_of(&both), Some(HEAD));
-        let raw = parse(&both[..HEAD], &mut kernel);
+        let raw = parse(&both[..HEAD]);
         assert_eq!((raw.row.kind, raw.row.weight, raw.kernel.len(), raw.bytes.len()), (kind::SKIPPED, 0, 0, 0));
     }
 }
