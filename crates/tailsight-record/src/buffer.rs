@@ -20,7 +20,7 @@ pub const CHUNK_SLOTS: u64 = 1 << 16;
 const CHUNK_BYTES: usize = CHUNK_SLOTS as usize * size_of::<Event>();
 
 /// Between two chunks that are given back.
-const BETWEEN_CHUNKS: Duration = Duration::from_millis(1);
+const BETWEEN_CHUNKS: Duration = Duration::from_micros(500);
 
 /// The mapped buffers of all cores: chunks, those of the first core first.
 pub struct Buffers {

@@ -189,3 +189,53 @@ fn a_file_that_is_cut_while_it_is_read_is_no_fault_of_the_reader() {
     cut.write_all_at(&[0xff; 4096], 0).unwrap();
     assert!(reader.names(0, Places::Offsets(vec![offset_of_it()])).is_ok(), "it is read once");
 }
+
+const SOURCE: &str = "__attribute__((noinline)) static int rebuild_index(int x) { volatile int y = x; return y + 1; }\n\
+    int main(int argc, char **argv) { return rebuild_index(argc); }\n";
+
+/// Of a stripped program the debug file in its folder, or in `.debug` there, has the names: one with its build id, that is no link and no pipe.
+#[test]
+fn a_debug_file_beside_a_program_has_its_names() {
+    use std::process::Command;
+    for program in ["cc", "objcopy", "nm"] {
+        if let Some(why) = tailsight_testing::lacks_program(program) {
+            return tailsight_testing::skip(why);
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let tool = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).current_dir(dir).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    std::fs::write(dir.join("server.c"), SOURCE).unwrap();
+    tool("cc", &["-O1", "-g", "-Wl,--build-id=sha1", "-o", "server", "server.c"]);
+    let listed = tool("nm", &["server"]);
+    let line = listed.lines().find(|line| line.contains("rebuild_index")).expect("the symbol");
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    tool("objcopy", &["--only-keep-debug", "server", "server.debug"]);
+    tool("objcopy", &["--strip-all", "--add-gnu-debuglink=server.debug", "server", "stripped"]);
+    let name = || {
+        let mut reader = reader();
+        reader.patience = PATIENCE;
+        let folder = std::fs::OpenOptions::new().read(true).open(dir).unwrap();
+        reader.give(0, File::open(dir.join("stripped")).unwrap(), Some(folder.into()), About::default());
+        let (_, frames) = reader.names(0, Places::Addresses(vec![address + 1])).unwrap();
+        let frame = frames[0].last().unwrap().clone();
+        (frame.function, frame.source)
+    };
+    let (function, source) = name();
+    assert_eq!(function, "rebuild_index");
+    assert!(source.contains("server.c:1"), "{source}");
+    std::fs::create_dir(dir.join(".debug")).unwrap();
+    std::fs::rename(dir.join("server.debug"), dir.join(".debug/server.debug")).unwrap();
+    assert_eq!(name().0, "rebuild_index");
+    std::fs::rename(dir.join(".debug/server.debug"), dir.join("elsewhere")).unwrap();
+    assert_eq!(name().0, "");
+    std::os::unix::fs::symlink(dir.join("elsewhere"), dir.join("server.debug")).unwrap();
+    assert_eq!(name().0, "", "a link is not followed");
+    std::fs::remove_file(dir.join("server.debug")).unwrap();
+    nix::unistd::mkfifo(&dir.join("server.debug"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert_eq!(name().0, "", "a pipe is not waited for");
+}

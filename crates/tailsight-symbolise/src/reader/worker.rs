@@ -1,8 +1,8 @@
 //! The reader: what of the target's files is looked into is looked into here, without any right.
 //!
-//! In: [`Question`]s and descriptors. Out: [`Answer`]s. A file is copied to memory of this process before anything reads it, so that
-//! nobody changes or shortens it meanwhile; libraries that open files by name get the name of the copy. Before a file is read, its number
-//! is said: if the process ends, hangs or runs out of memory there, the recorder starts another one and leaves this file out.
+//! In: [`Question`]s and descriptors. Out: [`Answer`]s. Libraries that open files by name get the name of a descriptor: of the file itself where
+//! anybody may read it and it names no other file, else of a copy in this process's memory. Before a file is read, its number is said: if the process ends, hangs or
+//! runs out of memory there, or the file is cut while it is mapped, the recorder starts another one and leaves this file out.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -73,10 +73,10 @@ struct Offered {
 /// A program or library.
 struct Module {
     elf: Arc<Elf>,
-    /// The copy, by a name that libraries can open as long as it is open; none of the kernel's page.
-    copy: Option<Copy>,
+    /// The file; none of the kernel's page.
+    file: Option<Readable>,
     /// A debug file that was beside it, and whether what it says of further ones is followed.
-    debug: Option<(Copy, bool)>,
+    debug: Option<(Readable, bool)>,
     /// Functions of files without symbols: of the kernel's page those that it exports, of a Go program those of its own table.
     listed: Vec<(std::ops::Range<u64>, String)>,
     /// Of a Go program the main module's path.
@@ -85,15 +85,25 @@ struct Module {
     follows_links: bool,
 }
 
-/// A file in this process's memory.
-struct Copy {
+/// A file by a name that libraries can open as long as it is open here.
+struct Readable {
     file: File,
     path: PathBuf,
+    /// It is in this process's memory.
+    is_copy: bool,
 }
 
-impl Copy {
-    /// Copies a file from its start.
-    fn of(mut file: impl Read + Seek, most: u64) -> Result<Copy, String> {
+impl Readable {
+    /// The file itself where anybody may open it; else a copy of what the recorder opened.
+    fn of(file: &File, most: u64) -> Result<Readable, String> {
+        let path = path_of(file);
+        match File::open(&path) {
+            Ok(itself) => Ok(Readable { path: path_of(&itself), file: itself, is_copy: false }),
+            Err(_) => Readable::copied(file, most),
+        }
+    }
+
+    fn copied(mut file: &File, most: u64) -> Result<Readable, String> {
         let said = |e: io::Error| e.to_string();
         // SAFETY: a name that ends with a NUL.
         let fd = unsafe { libc::memfd_create(c"module".as_ptr(), libc::MFD_CLOEXEC) };
@@ -107,17 +117,21 @@ impl Copy {
         if bytes > most {
             return Err("there is no memory left for it".into());
         }
-        let path = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
-        Ok(Copy { file: copy, path })
+        Ok(Readable { path: path_of(&copy), file: copy, is_copy: true })
     }
 
-    fn bytes(&self) -> u64 {
-        self.file.metadata().map_or(0, |about| about.len())
+    /// What it takes of this process's memory.
+    fn copied_bytes(&self) -> u64 {
+        if self.is_copy { self.file.metadata().map_or(0, |about| about.len()) } else { 0 }
     }
 
     fn reopened(&self) -> Result<File, String> {
         File::open(&self.path).map_err(|e| e.to_string())
     }
+}
+
+fn path_of(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 impl Worker<'_> {
@@ -198,7 +212,7 @@ impl Files {
 
     fn forget(&mut self, file: FileId) {
         if let Some(Offered { module: Some(Ok(module)), .. }) = self.offered.remove(&file) {
-            self.copied_bytes = self.copied_bytes.saturating_sub(module.bytes());
+            self.copied_bytes = self.copied_bytes.saturating_sub(module.copied_bytes());
         }
     }
 
@@ -209,7 +223,7 @@ impl Files {
         if offered.module.is_none() {
             let module = module(offered, left.min(MOST_FILE_BYTES));
             match &module {
-                Ok(module) => self.copied_bytes += module.bytes(),
+                Ok(module) => self.copied_bytes += module.copied_bytes(),
                 Err(why) => self.unusable.push((file, why.clone())),
             }
             offered.module = Some(module);
@@ -246,30 +260,32 @@ impl Files {
 
 fn module(offered: &mut Offered, most_bytes: u64) -> Result<Module, String> {
     let file = offered.file.as_ref().ok_or("it could not be opened")?;
-    let copy = Copy::of(file, most_bytes)?;
+    let itself = Readable::of(file, most_bytes)?;
     let chain = |e: crate::Error| tailsight_units::chain(&e);
     if offered.about.is_vdso {
         let mut page = Vec::new();
-        copy.reopened()?.take(1 << 20).read_to_end(&mut page).map_err(|e| e.to_string())?;
+        itself.reopened()?.take(1 << 20).read_to_end(&mut page).map_err(|e| e.to_string())?;
         let elf = Arc::new(Elf::parse(&page).map_err(chain)?);
         let (go_module, follows_links) = (None, false);
-        return Ok(Module { elf, copy: None, debug: None, listed: exported(&page), go_module, follows_links });
+        return Ok(Module { elf, file: None, debug: None, listed: exported(&page), go_module, follows_links });
     }
-    let elf = Arc::new(Elf::read(copy.reopened()?).map_err(chain)?);
+    let elf = Arc::new(Elf::read(itself.reopened()?).map_err(chain)?);
     // A Go program without symbols has the table by which Go itself walks stacks.
-    let listed = go::functions_of(copy.reopened()?).into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
-    let go_module = own::go_module_of(copy.reopened()?);
-    let links = Links::of(copy.reopened()?);
-    let left = most_bytes.saturating_sub(copy.bytes());
+    let listed = go::functions_of(itself.reopened()?).into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
+    let go_module = own::go_module_of(itself.reopened()?);
+    let links = Links::of(itself.reopened()?);
+    // The library looks for what a file names in the folder of the file itself, where a pipe may wait. A copy has no folder.
+    let file = if links.are_none || itself.is_copy { itself } else { Readable::copied(file, most_bytes)? };
+    let left = most_bytes.saturating_sub(file.copied_bytes());
     let beside = links.beside.as_deref().filter(|_| !offered.about.without_debug);
     let debug =
-        beside.and_then(|name| debug_file(offered.folder.as_ref()?, name, &elf.build_id, left)).and_then(|copy| {
-            let follows = Links::of(copy.reopened().ok()?).are_names;
-            Some((copy, follows))
+        beside.and_then(|name| debug_file(offered.folder.as_ref()?, name, &elf.build_id, left)).and_then(|debug| {
+            let follows = Links::of(debug.reopened().ok()?).are_names;
+            Some((debug, follows))
         });
     Ok(Module {
         elf,
-        copy: Some(copy),
+        file: Some(file),
         debug,
         listed,
         go_module,
@@ -284,6 +300,8 @@ struct Links {
     beside: Option<String>,
     /// None of them is a path: such a path could be that of a pipe.
     are_names: bool,
+    /// It names no other file.
+    are_none: bool,
 }
 
 impl Links {
@@ -297,14 +315,15 @@ impl Links {
             let are_names = [beside, elsewhere].into_iter().flatten().all(is_name)
                 && object::Object::section_by_name(&file, ".debug_sup").is_none();
             let beside = beside.filter(|name| is_name(name)).and_then(|name| String::from_utf8(name.to_vec()).ok());
-            Some(Links { beside, are_names })
+            let are_none = are_names && beside.is_none() && elsewhere.is_none();
+            Some(Links { beside, are_names, are_none })
         };
         catch_unwind(AssertUnwindSafe(read)).ok().flatten().unwrap_or_default()
     }
 }
 
 /// A debug file of that name in the folder of its program, or in `.debug` there: a regular file with the same build id.
-fn debug_file(folder: &OwnedFd, name: &str, build_id: &str, most_bytes: u64) -> Option<Copy> {
+fn debug_file(folder: &OwnedFd, name: &str, build_id: &str, most_bytes: u64) -> Option<Readable> {
     let open = |dir: &OwnedFd, name: &str, flags: libc::c_int| {
         let name = std::ffi::CString::new(name).ok()?;
         let flags = flags | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -320,14 +339,15 @@ fn debug_file(folder: &OwnedFd, name: &str, build_id: &str, most_bytes: u64) -> 
     if !about.is_file() || about.len() > most_bytes {
         return None;
     }
-    let copy = Copy::of(file, most_bytes).ok()?;
-    let elf = Elf::read(copy.reopened().ok()?).ok()?;
-    (!build_id.is_empty() && elf.build_id == build_id).then_some(copy)
+    // As above, it may name others.
+    let debug = Readable::copied(&file, most_bytes).ok()?;
+    let elf = Elf::read(debug.reopened().ok()?).ok()?;
+    (!build_id.is_empty() && elf.build_id == build_id).then_some(debug)
 }
 
 impl Module {
-    fn bytes(&self) -> u64 {
-        self.copy.iter().chain(self.debug.iter().map(|(copy, _)| copy)).map(Copy::bytes).sum()
+    fn copied_bytes(&self) -> u64 {
+        self.file.iter().chain(self.debug.iter().map(|(copy, _)| copy)).map(Readable::copied_bytes).sum()
     }
 
     /// The frames of places, innermost first; of each at least one.
@@ -345,7 +365,7 @@ impl Module {
             found = resolve.addresses(&debug.path, &addresses, *follows);
         }
         // By the file itself what a debug file does not tell.
-        if let Some(copy) = self.copy.as_ref().filter(|_| found.iter().any(Vec::is_empty)) {
+        if let Some(copy) = self.file.as_ref().filter(|_| found.iter().any(Vec::is_empty)) {
             let mut own = by(&copy.path, self.follows_links);
             if self.follows_links && own.iter().all(Vec::is_empty) {
                 // Of damaged debug information the library knows nothing at all.
@@ -382,7 +402,7 @@ impl Module {
     }
 
     fn exported_begins(&self) -> Vec<(u64, String)> {
-        let file = self.copy.as_ref().and_then(|copy| copy.reopened().ok());
+        let file = self.file.as_ref().and_then(|copy| copy.reopened().ok());
         file.map_or_else(Vec::new, exported_begins)
     }
 }
