@@ -102,7 +102,9 @@ fn own_work_before_the_receive_call_is_said_to_be_there() {
     let before = receive(own.clone(), (0..5000).map(|i| vec![a(0, 10_000 + i % 100 + slow(i))]).collect());
     let text = diagnose(&before, &options(), &facts()).unwrap().causes[0].explanation.clone();
     assert!(
-        text.starts_with("memcached did not receive the message yet, for its thread was at something else (running): 500 us"),
+        text.starts_with(
+            "memcached did not receive the message yet, for its thread was at something else (running): 500 us"
+        ),
         "{text}"
     );
     let parts = (0..5000).map(|i| [vec![a(0, 10_000)], vec![a(0, 10_000 + i % 100 + slow(i))], vec![]]);
