@@ -14,6 +14,8 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use tailsight_trace::meta;
 
+use tailsight_confine::priority;
+
 use crate::confine;
 use crate::procfs;
 
@@ -58,7 +60,7 @@ impl Background {
             watch(&seen);
         };
         let named = std::thread::Builder::new().name("tailsight-watch".into());
-        let watch = may_raise_priority().then(|| named.spawn(start).ok()).flatten();
+        let watch = priority::may_be_raised().then(|| named.spawn(start).ok()).flatten();
         let own = affinity();
         Background { shared, watch, used: own.clone(), own, watch_tid }
     }
@@ -77,11 +79,14 @@ impl Background {
 
     /// Until this is dropped, what the calling thread does gives way to all else; after `limit` it no longer does.
     pub fn work(&self, limit: Duration) -> Work {
-        let idle = self.watch.is_some() && set_policy(0, libc::SCHED_IDLE);
-        if idle {
-            self.shared.due_ns.store(now_ns() + limit.as_nanos() as u64, Ordering::Release);
+        if self.watch.is_none() {
+            return Work { shared: None };
         }
-        Work { shared: idle.then(|| Arc::clone(&self.shared)) }
+        // First: from the next call on this thread may not get a core for long.
+        self.shared.due_ns.store(now_ns() + limit.as_nanos() as u64, Ordering::Release);
+        let work = Work { shared: Some(Arc::clone(&self.shared)) };
+        priority::give_way(0);
+        work
     }
 
     /// For run.json.
@@ -117,7 +122,7 @@ impl Drop for Work {
     fn drop(&mut self) {
         if let Some(shared) = &self.shared {
             shared.due_ns.store(0, Ordering::Release);
-            set_policy(0, libc::SCHED_OTHER);
+            priority::as_usual(0);
         }
     }
 }
@@ -128,7 +133,7 @@ pub fn spawn<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-        set_policy(0, libc::SCHED_OTHER);
+        priority::as_usual(0);
         work()
     })
 }
@@ -137,16 +142,17 @@ pub fn spawn<T: Send + 'static>(
 fn watch(shared: &Shared) {
     // It is there for one system call.
     let _ = confine::keep_priority_only();
+    let mut raised_ns = 0;
     while !shared.ended.load(Ordering::Relaxed) {
         std::thread::sleep(WATCH);
-        let due = shared.due_ns.load(Ordering::Acquire);
-        if due != 0
-            && now_ns() >= due
-            && shared.due_ns.compare_exchange(due, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        {
-            set_policy(shared.worker.load(Ordering::Relaxed), libc::SCHED_OTHER);
-            shared.hurried.fetch_add(1, Ordering::Relaxed);
+        let due_ns = shared.due_ns.load(Ordering::Acquire);
+        if due_ns == 0 || now_ns() < due_ns {
+            continue;
         }
+        // Again and again until the work is done: it may give way only after its limit.
+        priority::as_usual(shared.worker.load(Ordering::Relaxed).cast_unsigned());
+        shared.hurried.fetch_add(u64::from(due_ns != raised_ns), Ordering::Relaxed);
+        raised_ns = due_ns;
     }
 }
 
@@ -183,17 +189,6 @@ fn set_affinity(tid: i32, cores: &[u32]) -> bool {
     let mut set = CpuSet::new();
     let named = cores.iter().all(|&core| set.set(core as usize).is_ok());
     named && !cores.is_empty() && sched_setaffinity(Pid::from_raw(tid), &set).is_ok()
-}
-
-fn set_policy(tid: i32, policy: i32) -> bool {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the structure lives; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(tid, policy, &raw const parameters) == 0 }
-}
-
-/// Whether this process may raise its priority: root has that right.
-fn may_raise_priority() -> bool {
-    nix::unistd::geteuid().is_root()
 }
 
 fn now_ns() -> u64 {
@@ -234,10 +229,10 @@ mod tests {
     fn work_gives_way_until_its_end_or_its_limit() {
         let background = Background::begin();
         let work = background.work(Duration::from_secs(60));
-        assert_eq!(policy(), if may_raise_priority() { libc::SCHED_IDLE } else { libc::SCHED_OTHER });
+        assert_eq!(policy(), if priority::may_be_raised() { libc::SCHED_IDLE } else { libc::SCHED_OTHER });
         drop(work);
         assert_eq!((policy(), background.said().hurried), (libc::SCHED_OTHER, 0));
-        if !may_raise_priority() {
+        if !priority::may_be_raised() {
             return tailsight_testing::skip_as(
                 "work_gives_way_until_its_end_or_its_limit",
                 "needs root to raise a priority again",

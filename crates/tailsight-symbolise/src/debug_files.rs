@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tailsight_output::input::{Links, open_regular};
@@ -19,6 +20,8 @@ use crate::reader::{MOST_FILE_BYTES, Reader};
 /// Files that are looked into in the folders, and how deep these are.
 const MOST_FILES: usize = 50_000;
 const DEEPEST: usize = 12;
+/// How long all of them may take: nobody waits for a recording to end here.
+const LONGEST: Duration = Duration::from_secs(3_600);
 
 /// A program or library of the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +58,9 @@ pub fn resolve(samples: &Samples, folders: &[PathBuf], reader: Reader) -> Found 
     for (i, frame) in samples.frames.iter().enumerate().filter(|(_, f)| asks(f)) {
         modules.entry((&frame.module, &frame.build_id)).or_default().push(i);
     }
-    let mut places = Folders { folders, by_build_id: None, files: Files { reader, paths: vec![] } };
+    let mut files = Files { reader, paths: vec![] };
+    files.reader.limit(LONGEST);
+    let mut places = Folders { folders, by_build_id: None, files };
     let mut out = Found::default();
     let mut frames_of: Vec<Vec<FrameRow>> = samples.frames.iter().map(|frame| vec![frame.clone()]).collect();
     for ((name, build_id), frames) in modules {

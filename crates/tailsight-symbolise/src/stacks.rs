@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use rustc_hash::FxHashMap;
 use serde_bytes::ByteBuf;
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples};
@@ -404,18 +405,11 @@ impl Stacks {
 /// The page of code that the kernel gives every process, copied from the process' memory: a process may have changed it.
 fn own_page(pid: u32, mapping: &Mapping) -> Option<File> {
     use std::io::Write;
-    use std::os::fd::FromRawFd;
     use std::os::unix::fs::FileExt;
     let bytes = usize::try_from(mapping.end - mapping.start).ok().filter(|&bytes| bytes <= 1 << 20)?;
     let mut page = vec![0; bytes];
     File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut page, mapping.start).ok()?;
-    // SAFETY: a name that ends with a NUL.
-    let fd = unsafe { libc::memfd_create(c"vdso".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: the kernel just gave us this.
-    let mut copy = unsafe { File::from_raw_fd(fd) };
+    let mut copy = File::from(memfd_create(c"vdso", MFdFlags::MFD_CLOEXEC).ok()?);
     copy.write_all(&page).ok()?;
     Some(copy)
 }

@@ -209,11 +209,11 @@ impl Sampling {
         stop: &Arc<AtomicBool>,
     ) -> (meta::Sampling, Samples) {
         let began = Instant::now();
-        let before = self.unwound_ns;
+        let (before, too_many_before) = (self.unwound_ns, self.too_many);
         static NEVER: AtomicBool = AtomicBool::new(false);
         let hurries = stop.load(Ordering::Relaxed);
         match hurries {
-            true => self.stacks.reader().hurry(IN_HASTE),
+            true => self.stacks.reader().limit(IN_HASTE),
             false => self.stacks.reader().give_up_on(Arc::clone(stop)),
         }
         self.said.notes.extend(maps_asked_for(followed, if hurries { &NEVER } else { stop }));
@@ -223,6 +223,7 @@ impl Sampling {
         let mut found = self.stacks.finish();
         found.samples.rows.retain(|row| row.ts_ns >= start_ns);
         let mut said = self.said;
+        said.lost += self.too_many - too_many_before;
         said.symbolise_ns = before + began.elapsed().as_nanos() as u64;
         said.unnamed = found.unnamed;
         said.notes.append(&mut found.notes);

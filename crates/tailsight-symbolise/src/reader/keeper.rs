@@ -6,13 +6,13 @@
 //! its reader with it, when the recorder does.
 
 use std::io::Write;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use tailsight_confine::limits::Limits;
 use tailsight_confine::{filter, user};
 
+use super::protocol::receive_part;
 use super::worker;
 
 /// Start a reader; its socket comes along.
@@ -65,22 +65,9 @@ fn keep(mut control: UnixStream) {
 
 /// The recorder's next wish; none when it is gone.
 fn next(control: &UnixStream) -> Option<(u8, Option<OwnedFd>)> {
-    use std::os::fd::AsRawFd;
-    let mut what = [0];
-    let mut space = nix::cmsg_space!([RawFd; 1]);
-    let mut part = [std::io::IoSliceMut::new(&mut what)];
-    let received = recvmsg::<()>(control.as_raw_fd(), &mut part, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC).ok()?;
-    if received.bytes == 0 {
-        return None;
-    }
-    let mut socket = None;
-    for message in received.cmsgs().ok()? {
-        if let ControlMessageOwned::ScmRights(raw) = message {
-            // SAFETY: the kernel just gave us these.
-            socket = raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).next_back();
-        }
-    }
-    Some((what[0], socket))
+    let (mut what, mut sockets) = ([0], vec![]);
+    let bytes = receive_part(control, &mut what, &mut sockets).ok()?;
+    (bytes > 0).then(|| (what[0], sockets.pop()))
 }
 
 fn stop(reader: &mut Option<libc::pid_t>) {

@@ -20,13 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use tailsight_confine::priority;
 use tailsight_trace::samples::FrameRow;
 
 pub use crate::maps::MOST_FILE_BYTES;
 use crate::resolve::shortened;
 use crate::unwind::MOST_FRAMES;
-use protocol::{About, Answer, FileId, MOST_ANSWER, Mapped, Places, Question, Sample, receive, send};
+use protocol::{About, Answer, FileId, MOST_ANSWER, Mapped, Places, Question, Sample, receive, send, send_part};
 
 /// The only argument of the program that starts readers; see [`keeper::run`].
 const ARGUMENT: &str = "read-files-of-strangers";
@@ -70,12 +70,11 @@ pub struct Reader {
     source: Source,
     /// The socket of the reader that runs.
     running: Option<UnixStream>,
-    /// Its process.
+    /// Its process, and whether it gives way to all else until its first question.
     pid: Option<u32>,
-    /// Until its first question: it gives way to all else, as long as this is not set.
-    gives_way: Option<Arc<AtomicBool>>,
-    /// The same from then on; set when the reader has ended.
-    ended: Option<Arc<AtomicBool>>,
+    gives_way: bool,
+    /// Set when that process has ended.
+    ended: Arc<AtomicBool>,
     files: BTreeMap<FileId, Given>,
     maps: BTreeMap<u32, Vec<Mapped>>,
     replaced: u32,
@@ -83,6 +82,8 @@ pub struct Reader {
     patience_in_all: Duration,
     used: Duration,
     stop: Option<Arc<AtomicBool>>,
+    /// Why not all questions were answered.
+    over: Option<&'static str>,
     notes: Vec<String>,
 }
 
@@ -90,8 +91,8 @@ pub struct Reader {
 enum Failure {
     /// The reader ended or did not answer; the file that it was at, and in words what happened.
     Reader(Option<FileId>, String),
-    /// There is no reader, or no time.
-    Over,
+    /// There is no reader, or no time; in words.
+    Over(&'static str),
 }
 
 /// Whether this program starts readers when it is started with [`ARGUMENT`].
@@ -140,8 +141,8 @@ impl Reader {
             source,
             running: None,
             pid: None,
-            gives_way: None,
-            ended: None,
+            gives_way: false,
+            ended: Arc::default(),
             files: BTreeMap::new(),
             maps: BTreeMap::new(),
             replaced: 0,
@@ -149,6 +150,7 @@ impl Reader {
             patience_in_all: PATIENCE_IN_ALL,
             used: Duration::ZERO,
             stop: None,
+            over: None,
             notes: vec![],
         }
     }
@@ -167,9 +169,9 @@ impl Reader {
         self.stop = Some(stop);
     }
 
-    /// Sets how long all answers may take together from now on.
-    pub fn hurry(&mut self, in_all: Duration) {
-        self.patience_in_all = self.used + in_all;
+    /// Sets how long all answers may take together from now on, where that is not the usual time.
+    pub fn limit(&mut self, in_all: Duration) {
+        self.patience_in_all = self.used.saturating_add(in_all);
     }
 
     /// Gives the reader a file, and the folder that it is in if debug files beside it count. Its number is from now on what it was given as.
@@ -213,7 +215,7 @@ impl Reader {
         let (stacks, unusable) = answer.unwrap_or_default();
         for (file, why) in unusable {
             if let Some(given) = self.files.get_mut(&file) {
-                given.unusable.get_or_insert(said(&why));
+                given.unusable.get_or_insert(shortened(&why));
             }
         }
         if stacks.is_empty() { vec![vec![]; count] } else { stacks }
@@ -250,6 +252,7 @@ impl Reader {
     /// What could not be read, and why, each once; the names are those of `name_of`.
     pub fn notes(&mut self, name_of: impl Fn(FileId) -> Option<String>) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
+        notes.extend(self.over.take().map(|why| format!("not all functions are resolved: {why}")));
         for (file, given) in &self.files {
             let Some(name) = name_of(*file) else { continue };
             match (&given.unusable, &given.without_debug) {
@@ -273,7 +276,7 @@ impl Reader {
         let answer = self.ask(question, |answer| match answer {
             Answer::Names { build_id, frames } => (frames.len() == count && is_build_id(&build_id))
                 .then(|| Ok((build_id, frames.into_iter().map(safe).collect()))),
-            Answer::Unusable(why) => Some(Err(said(&why))),
+            Answer::Unusable(why) => Some(Err(shortened(&why))),
             _ => None,
         });
         match answer {
@@ -297,7 +300,10 @@ impl Reader {
             self.used += begun.elapsed();
             match answer {
                 Ok(answer) => return Some(answer),
-                Err(Failure::Over) => return None,
+                Err(Failure::Over(why)) => {
+                    self.over.get_or_insert(why);
+                    return None;
+                }
                 Err(Failure::Reader(file, why)) => {
                     self.end_reader();
                     self.replaced += 1;
@@ -332,7 +338,10 @@ impl Reader {
         self.gives_way_no_longer();
         let left = self.patience.min(self.patience_in_all.saturating_sub(self.used));
         let deadline = Instant::now() + left;
-        let stream = self.running.as_ref().ok_or(Failure::Over)?;
+        let stream = self.running.as_ref().ok_or(Failure::Over("no process reads symbols any more"))?;
+        if left.is_zero() {
+            return Err(Failure::Over("their time was over"));
+        }
         let lost = |file, e: &io::Error| match e.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 Failure::Reader(file, format!("reading it took longer than {} s", left.as_secs()))
@@ -340,14 +349,14 @@ impl Reader {
             io::ErrorKind::InvalidData => Failure::Reader(file, "its reader's answer is none".into()),
             _ => Failure::Reader(file, "its reader ended: no memory or no time was left, or it was damaged".into()),
         };
-        if left.is_zero() || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            return Err(Failure::Over);
-        }
         let _ = stream.set_write_timeout(Some(left));
         send(stream, question, &[]).map_err(|e| lost(None, &e))?;
         let mut reads = None;
         loop {
             self.wait(stream, deadline).map_err(|e| lost(reads, &e))?;
+            if self.is_stopped() {
+                return Err(Failure::Over("the recording was ended"));
+            }
             let _ = stream.set_read_timeout(Some(remaining(deadline)));
             match receive::<Answer>(stream, MOST_ANSWER) {
                 Ok(Some((Answer::Reads(file), _))) => reads = Some(file),
@@ -361,19 +370,19 @@ impl Reader {
         }
     }
 
-    /// Waits until something comes; not beyond the deadline, and not when it is to give up.
+    /// Waits until something comes, or until it is to give up; not beyond the deadline.
     fn wait(&self, stream: &UnixStream, deadline: Instant) -> io::Result<()> {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         loop {
             let mut of = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
             let span = remaining(deadline).min(LOOK);
             match poll(&mut of, PollTimeout::try_from(span).unwrap_or(PollTimeout::ZERO)) {
+                _ if self.is_stopped() => return Ok(()),
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => return Ok(()),
                 Err(e) => return Err(e.into()),
             }
-            let asked_to_end = self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed));
-            if asked_to_end || Instant::now() >= deadline {
+            if Instant::now() >= deadline {
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
@@ -392,10 +401,8 @@ impl Reader {
             }
             Source::Keeper { control, .. } => match started(control, there) {
                 Ok(pid) => {
-                    self.pid = Some(pid);
-                    // Without the right to end it, it would give way for ever.
-                    let gives_way = nix::unistd::geteuid().is_root() && set_policy(pid, libc::SCHED_IDLE);
-                    self.gives_way = gives_way.then(Arc::default);
+                    (self.pid, self.ended) = (Some(pid), Arc::default());
+                    self.gives_way = priority::may_be_raised() && priority::give_way(pid);
                 }
                 Err(e) => {
                     self.notes.push(format!("no process to read symbols could be started: {e}"));
@@ -414,56 +421,48 @@ impl Reader {
         self.running = Some(here);
     }
 
-    /// A while after its first question the reader has the usual priority.
+    /// A while after its first question the reader has its usual turn.
     fn gives_way_no_longer(&mut self) {
-        let (Some(pid), Some(ended)) = (self.pid, self.gives_way.take()) else { return };
-        self.ended = Some(Arc::clone(&ended));
+        let Some(pid) = self.pid.filter(|_| std::mem::take(&mut self.gives_way)) else { return };
+        let ended = Arc::clone(&self.ended);
         let raise = move || {
-            // This thread has the priority of the one that started it.
-            set_policy(0, libc::SCHED_OTHER);
+            // This thread has the turn of the one that started it.
+            priority::as_usual(0);
             std::thread::sleep(GIVES_WAY);
             if !ended.load(Ordering::Relaxed) {
-                set_policy(pid, libc::SCHED_OTHER);
+                priority::as_usual(pid);
             }
         };
         if std::thread::Builder::new().name("tailsight-hurry".into()).spawn(raise).is_err() {
-            set_policy(pid, libc::SCHED_OTHER);
+            priority::as_usual(pid);
         }
     }
 
     fn end_reader(&mut self) {
-        if let Some(ended) = self.ended.take() {
-            ended.store(true, Ordering::Relaxed);
-        }
+        self.ended.store(true, Ordering::Relaxed);
+        self.pid = None;
         if self.running.take().is_some()
             && let Source::Keeper { control, .. } = &mut self.source
         {
             let _ = control.write_all(&[keeper::STOP]);
         }
-        self.pid = None;
+    }
+
+    /// Whether somebody asked for the end.
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.running = None;
-        if let Some(ended) = self.ended.take() {
-            ended.store(true, Ordering::Relaxed);
-        }
-        if let Source::Keeper { child, control } = std::mem::replace(&mut self.source, Source::Nowhere) {
-            // It ends by itself, and its reader with it.
+        self.end_reader();
+        if let Source::Keeper { mut child, control } = std::mem::replace(&mut self.source, Source::Nowhere) {
+            // It ends by itself.
             drop(control);
-            let mut child = child;
             let _ = child.wait();
         }
     }
-}
-
-/// Sets how the kernel schedules a process; whether it does.
-fn set_policy(pid: u32, policy: libc::c_int) -> bool {
-    let parameter = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the kernel reads the structure. The process is a child's child that is waited for when it is asked to end.
-    i32::try_from(pid).is_ok_and(|pid| unsafe { libc::sched_setscheduler(pid, policy, &raw const parameter) } == 0)
 }
 
 /// The program that starts readers: this one.
@@ -478,11 +477,7 @@ fn spawn() -> io::Result<(Child, UnixStream)> {
 
 /// Asks the keeper for a reader. Gives its process.
 fn started(control: &mut UnixStream, socket: UnixStream) -> io::Result<u32> {
-    use std::os::fd::AsRawFd;
-    let rights = [socket.as_raw_fd()];
-    let rights = [ControlMessage::ScmRights(&rights)];
-    let what = [io::IoSlice::new(&[keeper::START])];
-    sendmsg::<()>(control.as_raw_fd(), &what, &rights, MsgFlags::MSG_NOSIGNAL, None)?;
+    send_part(control, &[keeper::START], &[socket.as_fd()])?;
     let mut pid = [0; 4];
     control.read_exact(&mut pid)?;
     Ok(u32::from_le_bytes(pid))
@@ -495,11 +490,6 @@ fn offer(stream: &UnixStream, file: FileId, given: &Given) -> io::Result<()> {
 
 fn remaining(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
-}
-
-/// A reason, as a line of letters.
-fn said(why: &str) -> String {
-    shortened(why)
 }
 
 fn is_build_id(text: &str) -> bool {

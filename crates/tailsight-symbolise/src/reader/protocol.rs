@@ -161,15 +161,40 @@ pub fn send<T: Serialize>(stream: &UnixStream, message: &T, with: &[BorrowedFd<'
     let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len()).ok().filter(|n| *n <= MOST_QUESTION);
     let length = length.ok_or(io::ErrorKind::FileTooLarge)?.to_le_bytes();
-    let raw: Vec<RawFd> = with.iter().map(AsRawFd::as_raw_fd).collect();
-    let rights = [ControlMessage::ScmRights(&raw)];
-    let control = if raw.is_empty() { &[][..] } else { &rights[..] };
-    let flags = MsgFlags::MSG_NOSIGNAL;
-    let sent = sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(&length)], control, flags, None)?;
+    let sent = send_part(stream, &length, with)?;
     let mut rest = io::BufWriter::new(stream);
     rest.write_all(&length[sent..])?;
     rest.write_all(&bytes)?;
     rest.flush()
+}
+
+/// Sends bytes as far as there is room, and descriptors with the first; how many bytes.
+///
+/// # Errors
+/// The kernel's.
+pub fn send_part(stream: &UnixStream, bytes: &[u8], with: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let raw: Vec<RawFd> = with.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&raw)];
+    let control = if raw.is_empty() { &[][..] } else { &rights[..] };
+    Ok(sendmsg::<()>(stream.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None)?)
+}
+
+/// Receives bytes as far as there are some, and descriptors that come with them; how many bytes, none at the stream's end.
+///
+/// # Errors
+/// The kernel's.
+pub fn receive_part(stream: &UnixStream, bytes: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut control = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
+    let mut part = [IoSliceMut::new(bytes)];
+    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    let received = recvmsg::<()>(stream.as_raw_fd(), &mut part, Some(&mut control), flags)?;
+    for message in received.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(raw) = message {
+            // SAFETY: the kernel just gave us these.
+            descriptors.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+        }
+    }
+    Ok(received.bytes)
 }
 
 /// Receives a message of at most so many bytes, and the descriptors that came with it; none at the stream's end.
@@ -181,17 +206,7 @@ pub fn receive<T: DeserializeOwned>(stream: &UnixStream, most: u32) -> io::Resul
     let mut had = 0;
     let mut descriptors = vec![];
     while had < length.len() {
-        let mut control = nix::cmsg_space!([RawFd; MOST_DESCRIPTORS]);
-        let mut part = [IoSliceMut::new(&mut length[had..])];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let received = recvmsg::<()>(stream.as_raw_fd(), &mut part, Some(&mut control), flags)?;
-        for message in received.cmsgs()? {
-            if let ControlMessageOwned::ScmRights(raw) = message {
-                // SAFETY: the kernel just gave us these.
-                descriptors.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-            }
-        }
-        match received.bytes {
+        match receive_part(stream, &mut length[had..], &mut descriptors)? {
             0 if had == 0 => return Ok(None),
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             n => had += n,

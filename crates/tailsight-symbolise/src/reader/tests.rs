@@ -151,12 +151,16 @@ fn it_gives_up_when_it_is_told_to_and_when_its_time_is_over() {
     });
     assert!(waits.names(0, Places::Offsets(vec![0])).is_err());
     later.join().unwrap();
+    let notes = waits.notes(|file| Some(format!("file {file}")));
+    assert_eq!(notes, ["not all functions are resolved: the recording was ended"], "it is no fault of the file");
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 
     let mut tired = reader();
-    tired.hurry(Duration::ZERO);
+    tired.limit(Duration::ZERO);
     tired.give(0, this_program(), None, About::default());
     assert_eq!(tired.names(0, Places::Offsets(vec![0])), Err("there was no answer".into()));
+    let notes = tired.notes(|file| Some(format!("file {file}")));
+    assert_eq!(notes, ["not all functions are resolved: their time was over"]);
 }
 
 #[test]

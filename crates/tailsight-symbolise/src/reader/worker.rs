@@ -1,18 +1,21 @@
 //! The reader: what of the target's files is looked into is looked into here, without any right.
 //!
 //! In: [`Question`]s and descriptors. Out: [`Answer`]s. Libraries that open files by name get the name of a descriptor: of the file itself where
-//! anybody may read it and it names no other file, else of a copy in this process's memory. Before a file is read, its number is said: if the process ends, hangs or
-//! runs out of memory there, or the file is cut while it is mapped, the recorder starts another one and leaves this file out.
+//! anybody may read it and it names no other file, else of a copy in this process's memory. Before a file is read, its number is said: if
+//! the process ends, hangs or runs out of memory there, or the file is cut while it is mapped, the recorder knows at which one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::fcntl::{OFlag, openat};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::Mode;
 use object::{Object, ReadCache};
 use tailsight_trace::samples::FrameRow;
 
@@ -105,13 +108,8 @@ impl Readable {
 
     fn copied(mut file: &File, most: u64) -> Result<Readable, String> {
         let said = |e: io::Error| e.to_string();
-        // SAFETY: a name that ends with a NUL.
-        let fd = unsafe { libc::memfd_create(c"module".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(said(io::Error::last_os_error()));
-        }
-        // SAFETY: the kernel just gave us this.
-        let mut copy = unsafe { File::from_raw_fd(fd) };
+        let memory = memfd_create(c"module", MFdFlags::MFD_CLOEXEC).map_err(|e| e.to_string())?;
+        let mut copy = File::from(memory);
         file.seek(SeekFrom::Start(0)).map_err(said)?;
         let bytes = io::copy(&mut file.take(most + 1), &mut copy).map_err(said)?;
         if bytes > most {
@@ -312,8 +310,8 @@ impl Links {
             let is_name = |name: &[u8]| !name.is_empty() && !name.contains(&b'/') && name != b".." && name != b".";
             let beside = file.gnu_debuglink().ok()?.map(|(name, _)| name);
             let elsewhere = file.gnu_debugaltlink().ok()?.map(|(name, _)| name);
-            let are_names = [beside, elsewhere].into_iter().flatten().all(is_name)
-                && object::Object::section_by_name(&file, ".debug_sup").is_none();
+            let are_names =
+                [beside, elsewhere].into_iter().flatten().all(is_name) && file.section_by_name(".debug_sup").is_none();
             let beside = beside.filter(|name| is_name(name)).and_then(|name| String::from_utf8(name.to_vec()).ok());
             let are_none = are_names && beside.is_none() && elsewhere.is_none();
             Some(Links { beside, are_names, are_none })
@@ -324,16 +322,12 @@ impl Links {
 
 /// A debug file of that name in the folder of its program, or in `.debug` there: a regular file with the same build id.
 fn debug_file(folder: &OwnedFd, name: &str, build_id: &str, most_bytes: u64) -> Option<Readable> {
-    let open = |dir: &OwnedFd, name: &str, flags: libc::c_int| {
-        let name = std::ffi::CString::new(name).ok()?;
-        let flags = flags | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        // SAFETY: the name ends with a NUL and lives over the call.
-        let fd = unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags) };
-        // SAFETY: the kernel just gave us this.
-        (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    let open = |dir: &OwnedFd, name: &str, flags: OFlag| {
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+        openat(dir, name, flags, Mode::empty()).ok()
     };
-    let file = |dir: &OwnedFd| open(dir, name, libc::O_RDONLY).map(File::from);
-    let below = || file(&open(folder, ".debug", libc::O_PATH | libc::O_DIRECTORY)?);
+    let file = |dir: &OwnedFd| open(dir, name, OFlag::O_RDONLY).map(File::from);
+    let below = || file(&open(folder, ".debug", OFlag::O_PATH | OFlag::O_DIRECTORY)?);
     let file = file(folder).or_else(below)?;
     let about = file.metadata().ok()?;
     if !about.is_file() || about.len() > most_bytes {
@@ -347,7 +341,7 @@ fn debug_file(folder: &OwnedFd, name: &str, build_id: &str, most_bytes: u64) -> 
 
 impl Module {
     fn copied_bytes(&self) -> u64 {
-        self.file.iter().chain(self.debug.iter().map(|(copy, _)| copy)).map(Readable::copied_bytes).sum()
+        self.file.iter().chain(self.debug.iter().map(|(debug, _)| debug)).map(Readable::copied_bytes).sum()
     }
 
     /// The frames of places, innermost first; of each at least one.
@@ -365,11 +359,11 @@ impl Module {
             found = resolve.addresses(&debug.path, &addresses, *follows);
         }
         // By the file itself what a debug file does not tell.
-        if let Some(copy) = self.file.as_ref().filter(|_| found.iter().any(Vec::is_empty)) {
-            let mut own = by(&copy.path, self.follows_links);
+        if let Some(file) = self.file.as_ref().filter(|_| found.iter().any(Vec::is_empty)) {
+            let mut own = by(&file.path, self.follows_links);
             if self.follows_links && own.iter().all(Vec::is_empty) {
-                // Of damaged debug information the library knows nothing at all.
-                own = by(&copy.path, false);
+                // Of a file with damaged debug information the library knows nothing at all.
+                own = by(&file.path, false);
             }
             found.iter_mut().zip(own).filter(|(frames, _)| frames.is_empty()).for_each(|(frames, own)| *frames = own);
         }
@@ -402,7 +396,7 @@ impl Module {
     }
 
     fn exported_begins(&self) -> Vec<(u64, String)> {
-        let file = self.file.as_ref().and_then(|copy| copy.reopened().ok());
+        let file = self.file.as_ref().and_then(|file| file.reopened().ok());
         file.map_or_else(Vec::new, exported_begins)
     }
 }

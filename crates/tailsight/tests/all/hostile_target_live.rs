@@ -155,6 +155,13 @@ impl Hostile {
         });
     }
 
+    /// By a file of this name among its mappings a JVM is known.
+    fn jvm_library(&self) -> String {
+        let library = self.path("libjvm.so");
+        fs::copy(&self.program, &library).unwrap();
+        library.display().to_string()
+    }
+
     fn start(&self, arguments: &[&str]) -> Target {
         let mut command = Command::new(&self.program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -398,9 +405,7 @@ fn a_library_that_is_cut_and_made_whole_again_and_again_costs_names_only() {
 #[test]
 fn programs_that_play_a_jvm_are_not_waited_for() {
     let Some(hostile) = Hostile::new("programs_that_play_a_jvm_are_not_waited_for") else { return };
-    let library = hostile.path("libjvm.so");
-    fs::copy(&hostile.program, &library).unwrap();
-    let library = library.display().to_string();
+    let library = hostile.jvm_library();
     for how in ["slow", "full", "mute"] {
         let target = hostile.start(&["jvm", how, &library]);
         let recorded = hostile.recorded(&target);
@@ -411,17 +416,14 @@ fn programs_that_play_a_jvm_are_not_waited_for() {
     }
 }
 
-/// They were asked one after the other, three seconds each. One process with descendants is one target.
+/// They were asked one after the other, three seconds each. One process with descendants is one target. And the recorder that gives way to
+/// eleven that spin was told too late that it need not any longer: it took 70 to 107 s.
 #[test]
 fn eleven_programs_that_play_a_jvm_are_asked_at_the_same_time() {
     let Some(hostile) = Hostile::new("eleven_programs_that_play_a_jvm_are_asked_at_the_same_time") else { return };
-    let library = hostile.path("libjvm.so");
-    fs::copy(&hostile.program, &library).unwrap();
-    let words = format!(
-        "for i in 1 2 3 4 5 6 7 8 9 10 11; do {} jvm mute {} & done; wait",
-        hostile.program.display(),
-        library.display()
-    );
+    let library = hostile.jvm_library();
+    let words =
+        format!("for i in 1 2 3 4 5 6 7 8 9 10 11; do {} jvm mute {library} & done; wait", hostile.program.display());
     let mut shell = Command::new("sh");
     // In a group of its own, to be ended with its children.
     shell.args(["-c", &words]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -434,8 +436,7 @@ fn eleven_programs_that_play_a_jvm_are_asked_at_the_same_time() {
     for pid in pids {
         let _ = fs::remove_file(format!("/tmp/.java_pid{pid}"));
     }
-    // Eleven that spin leave little of the cores to the recorder; the time is printed.
-    assert!(recorded.took < 3 * SOON && said == 11, "{:?}, {said}: {:?}", recorded.took, recorded.run.meta.warnings);
+    assert!(recorded.took < SOON && said == 11, "{:?}, {said}: {:?}", recorded.took, recorded.run.meta.warnings);
 }
 
 /// Two threads that renamed themselves half a million times a second: 1.9 GB after 6 s, and an end 6 times later than asked.
@@ -453,9 +454,7 @@ fn names_without_end_are_counted() {
 #[test]
 fn a_signal_ends_the_naming_of_functions_and_the_run_is_whole() {
     let Some(hostile) = Hostile::new("a_signal_ends_the_naming_of_functions_and_the_run_is_whole") else { return };
-    let library = hostile.path("libjvm.so");
-    fs::copy(&hostile.program, &library).unwrap();
-    let library = library.display().to_string();
+    let library = hostile.jvm_library();
     let target = hostile.start(&["jvm", "mute", &library]);
     let out = hostile.path("run");
     let pid = target.0.id().to_string();
