@@ -9,7 +9,7 @@ use super::data::{ADVICE, Fix};
 use super::{Advisor, change, fill};
 use crate::cause::{Subject, names};
 use crate::cohorts::focus::percent;
-use crate::model::{Action, Cause};
+use crate::model::{Action, Cause, FunctionPart};
 use crate::{Options, glob};
 
 /// Before a command that misses values.
@@ -76,7 +76,7 @@ impl Advisor<'_> {
             netns: facts.netns,
             device_netns: facts.device_netns,
             who: cause.who.as_ref(),
-            function: cause.functions.first(),
+            function: cause.functions.first().filter(|function| tells(function)),
             inside: match fix.inside {
                 Some(change::Inside::Target) => facts.netns,
                 Some(change::Inside::Device) => facts.device_netns,
@@ -85,6 +85,12 @@ impl Advisor<'_> {
         };
         (fill_fix(fix, &fill), action(fix, &fill))
     }
+}
+
+/// Whether a function says what a cause is: not one that waits itself, and in none that it calls. That is the stub of the system call, as of
+/// a runtime that waits for its tasks.
+fn tells(function: &FunctionPart) -> bool {
+    !function.waits || function.inside.is_some()
 }
 
 /// The cause's name without the frames that the nesting rule added.
@@ -329,27 +335,32 @@ mod tests {
             }));
             advisor.fixes(&cause.expect("a cause")).0
         };
-        let named = || {
-            let function = crate::model::FunctionPart {
+        let named = |inside: Option<&str>, waits: bool| {
+            let function = FunctionPart {
                 name: "lookup".into(),
+                inside: inside.map(str::to_owned),
                 module: "app".into(),
                 source: "app.c:7".into(),
                 share: 0.993,
-                waits: true,
+                waits,
                 ..Default::default()
             };
             serde_json::to_value([function]).expect("JSON")
         };
-        // Where an event loop waits says nothing, and of a runtime's tasks it says how they are found.
-        let loops = of("waits in epoll_wait", named());
-        assert!(loops[0].contains("schedules tasks") && loops[1].contains("strace"), "{loops:?}");
-        for (name, tool) in [("waits in pipe_read", "strace"), ("user", "perf record")] {
+        for (name, tool, inside) in [
+            ("waits in poll", "strace", Some("poll")),
+            ("waits in epoll_wait", "strace", Some("x")),
+            ("user", "perf record", None),
+        ] {
             let before = of(name, serde_json::json!([])).join(" ");
             assert!(before.contains(tool) && !before.contains("lookup"), "{before}");
-            let after = of(name, named()).join(" ");
+            let after = of(name, named(inside, inside.is_some())).join(" ");
             assert!(after.contains("lookup (app.c:7)") && after.contains("99 %"), "{after}");
-            assert!(!after.contains(tool), "{after}");
+            assert!(!after.contains("strace") && !after.contains("perf record"), "{after}");
         }
+        // The stub of the system call is no place: of a server in Go the advice was to read what Syscall6 waits for.
+        let stub = of("waits in epoll_pwait", named(None, true));
+        assert!(stub[0].contains("profiles tell") && !stub.join(" ").contains("lookup"), "{stub:?}");
     }
 
     /// A device with interrupts has them moved, by number; one without has only RPS, even when it is called eth0.
