@@ -116,7 +116,6 @@ const REFUSED_TO_READERS: &[libc::c_long] = &[
     libc::SYS_rt_sigqueueinfo,
     libc::SYS_process_vm_readv,
     libc::SYS_prlimit64,
-    libc::SYS_setitimer,
     libc::SYS_shmget,
     libc::SYS_shmat,
     libc::SYS_msgget,
@@ -138,7 +137,6 @@ const REFUSED_TO_READERS: &[libc::c_long] = &[
 const REFUSED_TO_READERS_HERE: &[libc::c_long] = &[
     libc::SYS_fork,
     libc::SYS_vfork,
-    libc::SYS_alarm,
     libc::SYS_inotify_init,
     libc::SYS_mkdir,
     libc::SYS_unlink,

@@ -160,6 +160,10 @@ fn next_head(mut connection: &TcpStream, read: &mut Vec<u8>) -> io::Result<Optio
         }
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
+            // A browser keeps connections for a request that may come.
+            if read.is_empty() {
+                return Ok(None);
+            }
             return Ok(Some(Err((408, "the request took too long"))));
         }
         connection.set_read_timeout(Some(left))?;

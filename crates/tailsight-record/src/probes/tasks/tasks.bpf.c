@@ -51,7 +51,7 @@ int HOOK(sched_process_exit, struct task_struct *p)
 
 /* A thread may rename itself half a million times a second, and each name becomes a row that the recorder keeps. What is more than a
  * program that names its threads needs is counted only. */
-#define RENAMES_A_SECOND 1000
+#define RENAMES_A_SECOND 1000 /* of 2^30 ns */
 __u64 renames_second, renames_in_second;
 __u64 renames_left_out;
 
@@ -60,6 +60,8 @@ int HOOK(task_rename, struct task_struct *p, const char *name)
 {
 	struct text comm = {};
 	__u64 second = bpf_ktime_get_ns() >> 30;
+	if (!recording && !naming)
+		return 0;
 	if (second != renames_second) {
 		renames_second = second;
 		renames_in_second = 0;
