@@ -1,5 +1,5 @@
-//! Fuzzes what the reader does with a file of the target: symbols, debug information and unwind tables as a recording asks for them, and maps
-//! of compiled code. Compressed sections are left out: what they claim is bounded by the process's limits, which a fuzzer does not have.
+//! Fuzzes what the reader does with a file of the target: symbols, debug information, unwind tables and functions to trace as a recording asks
+//! for them, and maps of compiled code. Compressed sections are left out: what they claim is bounded by the process's limits, which a fuzzer does not have.
 //! Run with `scripts/fuzz.sh 60 reader_files`.
 
 #![no_main]
@@ -11,6 +11,7 @@ use std::sync::Once;
 
 use libfuzzer_sys::fuzz_target;
 use object::{Object, ObjectSection};
+use tailsight_symbolise::functions::Wanted;
 use tailsight_symbolise::reader::Reader;
 use tailsight_symbolise::reader::protocol::{About, Mapped, Places, Sample};
 use tailsight_symbolise::unwind::Registers;
@@ -43,6 +44,10 @@ fuzz_target!(|data: &[u8]| {
     let _ = reader.names(0, Places::Offsets(places.clone()));
     let _ = reader.compiled(1, places);
     let _ = reader.build_id(0);
+    let probe = Wanted::Probe { provider: "p".into(), probe: "q".into() };
+    for wanted in [Wanted::Name("*".into()), Wanted::Offset(0x1139), probe] {
+        let _ = reader.functions(0, Some(1), &wanted);
+    }
     reader.tell_maps(7, vec![Mapped { start: 0x1000, end: 0x10_0000, offset: 0, file: Some(0) }]);
     let registers = Registers { ip: 0x1139, sp: 0x7000, fp: 0x7010, lr: 0 };
     let bytes = data[..data.len().min(8192)].to_vec().into();

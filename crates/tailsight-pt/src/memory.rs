@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
+use tailsight_output::input::{Links, open_regular};
+use tailsight_symbolise::reader::MOST_FILE_BYTES;
 
 use crate::Error;
 use crate::sideband::{Change, Mapping, Sideband};
@@ -325,10 +327,7 @@ fn found(mapping: &Mapping, places: &Places) -> Module {
     let mut why = if is_file || !candidates.is_empty() { "not found" } else { "no file: generated code" }.to_owned();
     for path in candidates {
         // A pipe or a device that the recording names is not opened: opening a pipe would block until a writer comes.
-        if !std::fs::metadata(&path).is_ok_and(|about| about.is_file()) {
-            continue;
-        }
-        let Ok(file) = File::open(&path) else { continue };
+        let Ok((file, _)) = open_regular(&path, Links::Follow, MOST_FILE_BYTES) else { continue };
         match Image::read(file) {
             Ok(image) if !mapping.build_id.is_empty() && image.build_id != mapping.build_id => {
                 why = format!("{} is another one: its build id is {}", path.display(), image.build_id);

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use tailsight_output::input::{Links, open_regular};
@@ -51,6 +52,8 @@ pub struct Recording {
     pub clock: TscClock,
     /// Which decoders are tried first: others than ours for comparison.
     pub by: By,
+    /// Reads the names of functions.
+    reader: Mutex<Reader>,
 }
 
 /// A function by its number.
@@ -167,6 +170,14 @@ impl Recording {
     /// # Errors
     /// Every [`Error`].
     pub fn open(path: &Path, places: &Places) -> Result<Recording, Error> {
+        Recording::open_with(path, places, Reader::start())
+    }
+
+    /// Likewise, with a reader that was started before: a process that has given up the right to start programs needs one.
+    ///
+    /// # Errors
+    /// As of [`Recording::open`].
+    pub fn open_with(path: &Path, places: &Places, reader: Reader) -> Result<Recording, Error> {
         let mut container = Container::open(path)?;
         let sideband = Sideband::take(&mut container)?;
         let clock = sideband.clock(&container)?;
@@ -177,7 +188,7 @@ impl Recording {
             places.kallsyms = places.kallsyms.or_else(|| existing("kallsyms"));
         }
         let memory = Memory::of(&sideband, &places)?;
-        Ok(Recording { container, sideband, memory, clock, by: By::Ours })
+        Ok(Recording { container, sideband, memory, clock, by: By::Ours, reader: Mutex::new(reader) })
     }
 
     /// Decodes it, or the windows of it, and gives what happened on each core to `each`, all cores in order of time.
@@ -273,7 +284,8 @@ impl Recording {
             }
         }
         give(&mut stacks, &mut summary, each);
-        summary.functions = names(&self.memory, &stacks.names.places);
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        summary.functions = names(&self.memory, &stacks.names.places, &mut reader);
         summary.counts = stacks.counts;
         Ok(summary)
     }
@@ -403,8 +415,7 @@ impl Summary {
 }
 
 /// The names of functions: demangled where a file's symbols have them.
-pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
-    let mut reader = Reader::start();
+pub(crate) fn names(memory: &Memory, places: &[(u32, u64)], reader: &mut Reader) -> Vec<Named> {
     let mut by_module: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (i, (module, _)) in places.iter().enumerate() {
         by_module.entry(*module).or_default().push(i);
@@ -420,7 +431,7 @@ pub(crate) fn names(memory: &Memory, places: &[(u32, u64)]) -> Vec<Named> {
         };
         let offsets: Vec<u64> = of.iter().map(|&i| places[i].1).collect();
         let found = match &about.path {
-            Some(path) if !about.kernel => read(&mut reader, module, path, offsets),
+            Some(path) if !about.kernel => read(reader, module, path, offsets),
             _ => vec![],
         };
         let found = found.into_iter().chain(std::iter::repeat(vec![]));

@@ -18,6 +18,7 @@ use tailsight_confine::priority;
 
 use crate::confine;
 use crate::procfs;
+use crate::stop::Stop;
 
 /// How often the watching thread looks whether work is past its limit.
 const WATCH: Duration = Duration::from_millis(50);
@@ -32,6 +33,7 @@ struct Shared {
     /// How often work hurried.
     hurried: AtomicU64,
     ended: AtomicBool,
+    stop: Stop,
     /// The thread that works.
     worker: AtomicI32,
 }
@@ -49,9 +51,9 @@ pub struct Background {
 }
 
 impl Background {
-    /// Nothing changes yet.
-    pub fn begin() -> Background {
-        let shared = Arc::new(Shared::default());
+    /// Nothing changes yet. Work gives way to nothing when `stop` is set: it is waited for.
+    pub fn begin(stop: &Stop) -> Background {
+        let shared = Arc::new(Shared { stop: stop.clone(), ..Shared::default() });
         shared.worker.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         let (seen, watch_tid) = (Arc::clone(&shared), Arc::new(AtomicI32::new(0)));
         let tid = Arc::clone(&watch_tid);
@@ -79,7 +81,7 @@ impl Background {
 
     /// Until this is dropped, what the calling thread does gives way to all else; after `limit` it no longer does.
     pub fn work(&self, limit: Duration) -> Work {
-        if self.watch.is_none() {
+        if self.watch.is_none() || self.shared.stop.is_asked() {
             return Work { shared: None };
         }
         // First: from the next call on this thread may not get a core for long.
@@ -146,7 +148,7 @@ fn watch(shared: &Shared) {
     while !shared.ended.load(Ordering::Relaxed) {
         std::thread::sleep(WATCH);
         let due_ns = shared.due_ns.load(Ordering::Acquire);
-        if due_ns == 0 || now_ns() < due_ns {
+        if due_ns == 0 || (now_ns() < due_ns && !shared.stop.is_asked()) {
             continue;
         }
         // Again and again until the work is done: it may give way only after its limit.
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn work_gives_way_until_its_end_or_its_limit() {
-        let background = Background::begin();
+        let background = Background::begin(&Stop::default());
         let work = background.work(Duration::from_secs(60));
         assert_eq!(policy(), if priority::may_be_raised() { libc::SCHED_IDLE } else { libc::SCHED_OTHER });
         drop(work);
@@ -251,7 +253,7 @@ mod tests {
     #[test]
     fn the_cores_come_back() {
         let before = affinity();
-        let mut background = Background::begin();
+        let mut background = Background::begin(&Stop::default());
         background.avoid(&[], &before[..1]);
         assert_eq!(affinity(), if before.len() > 1 { &before[1..] } else { &before[..] });
         assert_eq!(background.said().apart, before.len() > 1);

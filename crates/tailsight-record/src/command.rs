@@ -15,7 +15,9 @@ use nix::unistd::Pid;
 use crate::error::{Cause, Error};
 
 /// How long the command may take to end when asked.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How long where the recorder itself is to end within a second.
+pub const IN_HASTE: Duration = Duration::from_millis(300);
 
 /// A command that was started for a recording.
 #[derive(Debug)]
@@ -82,13 +84,12 @@ impl Command {
         Pid::from_raw(self.pid().cast_signed())
     }
 
-    /// Ends the command and its group: SIGTERM, and SIGKILL to what is left after five seconds. `true`: it had to be
-    /// killed.
-    pub fn stop(mut self) -> bool {
+    /// Ends the command and its group: SIGTERM, and SIGKILL to what is left after that time. `true`: it had to be killed.
+    pub fn stop(mut self, patience: Duration) -> bool {
         let group = self.group();
         let _ = killpg(group, Signal::SIGTERM);
         let asked = Instant::now();
-        while asked.elapsed() < PATIENCE {
+        while asked.elapsed() < patience {
             // The group lives as long as one of its processes does, our own child until it was waited for.
             if self.ended().is_some() && killpg(group, None).is_err() {
                 return false;
@@ -125,7 +126,7 @@ mod tests {
             let command = Command::start(&words(text)).unwrap();
             let group = command.group();
             std::thread::sleep(Duration::from_millis(100));
-            assert!(!command.stop());
+            assert!(!command.stop(PATIENCE));
             assert!(killpg(group, None).is_err(), "{text}: somebody is left");
         }
     }

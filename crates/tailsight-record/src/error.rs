@@ -92,6 +92,12 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
+    /// Hooks that find no room return early: what they cost then is not what they cost in the recording.
+    #[error("{lost} events found no room meanwhile; use a larger --buffer")]
+    NoCostOfFull {
+        /// Events that were lost while it was measured.
+        lost: u64,
+    },
     /// A function that was named for tracing cannot be traced.
     #[error("{asked}: {why}")]
     Function {
@@ -100,6 +106,9 @@ pub enum Error {
         /// What is there instead, and what to do.
         why: String,
     },
+    /// It was asked to end while it prepared.
+    #[error("ended before the recording began: nothing was recorded")]
+    Stopped,
     /// An unknown hook was named.
     #[error("no hook named {name:?}; `tailsight doctor` lists them")]
     NoSuchHook {

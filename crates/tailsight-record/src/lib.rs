@@ -25,6 +25,7 @@ mod object;
 pub mod probes;
 pub mod procfs;
 pub mod session;
+mod stop;
 pub mod tables;
 pub mod target;
 
@@ -34,4 +35,5 @@ pub use probes::nic_tx::TxStamps;
 pub use session::{
     Asked, Options, Payload, Progress, RecordSummary, SampleRate, Seen, SlowTime, Traces, Until, record,
 };
+pub use stop::Stop;
 pub use target::Selector;

@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use tailsight_symbolise::reader::Reader;
 
 use crate::Error;
 use crate::decode::{Op, Step};
@@ -110,7 +111,7 @@ impl Script {
         if unknown > 0 {
             summary.errors.insert(NOT_UNDERSTOOD, unknown);
         }
-        summary.functions = names(&self.memory, &stacks.names.places);
+        summary.functions = names(&self.memory, &stacks.names.places, &mut Reader::default());
         summary.counts = stacks.counts;
         Ok(summary)
     }

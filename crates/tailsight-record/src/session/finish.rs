@@ -1,8 +1,6 @@
 //! The end of a recording: the cost of the hooks is measured, the buffers are emptied, and the run's tables and run.json are
 //! written.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_trace::meta::{self, State};
@@ -17,7 +15,7 @@ use super::recording::{DRAIN_EVENTS, Recording};
 use super::traced::warnings;
 use crate::background;
 use crate::clocks;
-use crate::command::Command;
+use crate::command;
 use crate::confine::Stage;
 use crate::cost::{self, ProgramCost};
 use crate::describe;
@@ -27,6 +25,7 @@ use crate::error::Error;
 use crate::file_systems;
 use crate::probes::functions;
 use crate::procfs;
+use crate::stop::Stop;
 use crate::tables::{socket_rows, task_rows};
 
 /// How long the cost of the hooks is measured after the recording.
@@ -52,7 +51,7 @@ struct Probes {
 impl Recording<'_> {
     /// Ends the recording and writes the rest of the run: whole before anything that the target wrote is read, then once more with the names
     /// of functions. `stop`: set when the user wants the end.
-    pub(super) fn finish(mut self, stop: &Arc<AtomicBool>, progress: &mut dyn FnMut(Progress)) -> RecordSummary {
+    pub(super) fn finish(mut self, stop: &Stop, progress: &mut dyn FnMut(Progress)) -> RecordSummary {
         let probes = self.switch_off(progress);
         // The programs are off: nothing is lost while this waits for a core.
         let _work = self.ready.background.work(FINISH);
@@ -69,9 +68,11 @@ impl Recording<'_> {
         // While the target still runs: a command is stopped next.
         let named = self.name_samples(stop);
         let target = &mut self.ready.target;
-        if target.child.take().is_some_and(Command::stop) {
-            let warning = "the command did not end on SIGTERM within 5 s and was killed";
-            self.ready.meta.warnings.push(warning.into());
+        let patience = if stop.is_urgent() { command::IN_HASTE } else { command::PATIENCE };
+        if target.child.take().is_some_and(|child| child.stop(patience)) {
+            let seconds = patience.as_secs_f64();
+            let warning = format!("the command did not end on SIGTERM within {seconds} s and was killed");
+            self.ready.meta.warnings.push(warning);
         }
         let Prepared { mut writer, mut meta, .. } = self.ready;
         let sampled = named.filter(|s| !s.is_empty()).map_or(Ok(()), |samples| writer.samples(&samples));
@@ -106,7 +107,7 @@ impl Recording<'_> {
     }
 
     /// Finds the call stacks of the samples and the names of their functions, of all processes that the run has.
-    fn name_samples(&mut self, stop: &Arc<AtomicBool>) -> Option<Samples> {
+    fn name_samples(&mut self, stop: &Stop) -> Option<Samples> {
         let sampling = self.sampling.take()?;
         let meta = &mut self.ready.meta;
         let (said, samples) = sampling.finish(&meta.target.pids, meta.start_ns, stop);
@@ -143,9 +144,13 @@ impl Recording<'_> {
         meta.overhead.recorder_cpu_ns = self.clock.cpu_ns();
 
         progress(Progress::Measuring);
-        let before = fill(loaded, buffers).0;
-        let costs = cost::measure(loaded, COST_WINDOW);
-        let measured_events = fill(loaded, buffers).0 - before;
+        let (events_before, lost_before, _) = fill(loaded, buffers);
+        let mut costs = cost::measure(loaded, COST_WINDOW);
+        let (events, lost_after, _) = fill(loaded, buffers);
+        let measured_events = events - events_before;
+        if lost_after > lost_before {
+            costs = Err(Error::NoCostOfFull { lost: lost_after - lost_before });
+        }
         // From here on the hooks return at once; they are taken away one by one, while others may run.
         loaded.set_recording(false);
         let _work = background.work(DETACH);

@@ -13,11 +13,9 @@ mod sampling;
 mod target;
 pub mod traced;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use crate::confine::Stage;
 use crate::error::Error;
+use crate::stop::Stop;
 use prepare::Prepared;
 use recording::Recording;
 
@@ -28,12 +26,8 @@ pub use traced::{Asked, Traces};
 ///
 /// # Errors
 /// Everything that happens before the first event; later trouble is in [`RecordSummary::error`].
-pub fn record(
-    options: &Options,
-    stop: &Arc<AtomicBool>,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<RecordSummary, Error> {
-    let mut recording = Recording::start(Prepared::new(options, progress)?);
+pub fn record(options: &Options, stop: &Stop, progress: &mut dyn FnMut(Progress)) -> Result<RecordSummary, Error> {
+    let mut recording = Recording::start(Prepared::new(options, stop, progress)?);
     recording.confine(Stage::Recording);
     recording.run(stop, progress);
     Ok(recording.finish(stop, progress))

@@ -23,6 +23,7 @@ use crate::loader::{self, HookChoice, HookState};
 use crate::probes::nic_tx::{self, TxStamps};
 use crate::probes::samples::tick_cost;
 use crate::probes::{Extras, Need};
+use crate::stop::Stop;
 use crate::target::Selector;
 
 /// Everything that a recording needs.
@@ -53,30 +54,38 @@ const PREPARE: Duration = Duration::from_secs(1);
 
 impl<'a> Prepared<'a> {
     /// Nothing on the host is changed before the rights, the hooks and the target are known to be there.
-    pub(super) fn new(options: &'a Options, progress: &mut dyn FnMut(Progress)) -> Result<Prepared<'a>, Error> {
-        let mut background = Background::begin();
+    pub(super) fn new(
+        options: &'a Options,
+        stop: &Stop,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Prepared<'a>, Error> {
+        let mut background = Background::begin(stop);
         let work = background.work(PREPARE);
         let mut hooks = preflight(&options.hooks)?;
         let mut target = Target::resolve(&options.selector)?;
         background.avoid(&target.pids, &cores_of(&target.pids));
+        go_on(stop)?;
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
 
         // Beside the loading, because it takes a quarter of a second.
         let first = target.pids.first().copied();
         // A thread has the priority of the one that starts it; this one is waited for at the end.
         drop(work);
+        let its = stop.clone();
         let settings = std::thread::spawn(move || {
-            let background = Background::begin();
+            let background = Background::begin(&its);
             let _work = background.work(PREPARE);
             describe::settings(first)
         });
         // Before the hooks, so that no recording sees its start; later this process may start nothing.
-        let reader = if options.samples == SampleRate::Off { Reader::default() } else { Reader::start() };
-        let plan = Plan::new(&options.traces, &target.pids, started(&options.selector))?;
+        let reads = options.samples != SampleRate::Off || !options.traces.asked.is_empty();
+        let mut reader = if reads { Reader::start() } else { Reader::default() };
+        let plan = Plan::new(&options.traces, &target.pids, started(&options.selector), &mut reader)?;
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
         let mut meta = describe::first(options, &target.app, cpus, slots);
         let payload_pieces = options.payload.as_ref().map_or(0, Payload::pieces);
+        go_on(stop)?;
         // Hooks that are empty are measured alone.
         // Beside a busy server it is measured with the usual priority: as SCHED_IDLE it would get too little of a core to count ticks.
         let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples, &target.pids) };
@@ -91,6 +100,7 @@ impl<'a> Prepared<'a> {
             functions: plan.of_files(),
             kernel_functions: plan.kernel().to_vec(),
         };
+        go_on(stop)?;
         let mut loaded = match Loaded::load(&options.hooks, &hooks, cpus, slots, extras.clone()) {
             // They are optional: without them, the rest is recorded.
             Err(e) if tx_stamps != TxStamps::Off => {
@@ -102,10 +112,12 @@ impl<'a> Prepared<'a> {
         };
         let buffers = Buffers::create(slots, cpus)?;
         loaded.set_chunks(&buffers.fds())?;
+        go_on(stop)?;
         loaded.attach(&mut hooks)?;
         let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
         drop(work);
         meta.settings = settings.join().unwrap_or_default();
+        go_on(stop)?;
         // An earlier run in the directory is deleted only now, when nothing but the command itself can still fail.
         let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
         target.start(&options.selector)?;
@@ -128,6 +140,11 @@ impl<'a> Prepared<'a> {
             reader,
         })
     }
+}
+
+/// Nothing is kept of a recording that did not begin.
+fn go_on(stop: &Stop) -> Result<(), Error> {
+    if stop.is_asked() { Err(Error::Stopped) } else { Ok(()) }
 }
 
 /// The cores that the target may use; none while there is no process of it.

@@ -1,6 +1,5 @@
 //! A running recording: until it ends, it empties the buffers, compares the clocks and follows the target's processes.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::resource::{UsageWho, getrusage};
@@ -22,6 +21,7 @@ use crate::probes::disk;
 use crate::probes::nic_tx::{NicTx, TxStamps};
 use crate::probes::samples::tell_waits;
 use crate::procfs;
+use crate::stop::Stop;
 use crate::tables::EarlyTables;
 
 /// A recording of at most this length is drained after its end.
@@ -177,7 +177,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Records until the time is over, there is enough, the target is gone, `stop` is set, or writing fails.
-    pub(super) fn run(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) {
+    pub(super) fn run(&mut self, stop: &Stop, progress: &mut dyn FnMut(Progress)) {
         loop {
             let counts = counts(&self.ready.loaded, self.ready.cpus);
             let samples = self.sampling.as_ref().is_some_and(Sampling::runs);
@@ -197,7 +197,7 @@ impl<'a> Recording<'a> {
                 self.few = until.and_then(|until| until.few(seen.messages, self.started.elapsed()));
                 return;
             }
-            if stop.load(Ordering::Relaxed) {
+            if stop.is_asked() {
                 let after = self.started.elapsed().as_secs_f64();
                 self.interrupted = Some(format!("interrupted after {after:.1} s"));
                 return;

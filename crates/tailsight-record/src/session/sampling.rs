@@ -4,7 +4,7 @@
 //! stacks are in memory only: up to [`MOST_WAITING`] bytes until the end, when they are unwound; beyond that at once.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use crate::background::{self, Background};
 use crate::cost::ProgramCost;
 use crate::loaded::Loaded;
 use crate::probes::samples::{Clocks, Code, PROGRAM, Ring};
+use crate::stop::Stop;
 
 /// Bytes of copied stacks that may wait to be unwound.
 const MOST_WAITING: usize = 64 << 20;
@@ -31,6 +32,8 @@ const UNWIND: Duration = Duration::from_millis(100);
 const BATCH: usize = 512;
 /// How long all names may take where the user has ended the recording.
 const IN_HASTE: Duration = Duration::from_secs(5);
+/// How long where the recorder is to end within a second.
+const URGENT: Duration = Duration::from_millis(300);
 /// How often it is looked whether the user wants the end.
 const LOOK: Duration = Duration::from_millis(50);
 /// JVMs that are asked for their maps at the same time.
@@ -200,23 +203,24 @@ impl Sampling {
         (said.clone(), samples)
     }
 
-    /// Unwinds the waiting samples and names all functions. `followed`: every process of the target, which still runs. `stop`: set when the
-    /// user wants the end; where it is set already, names have a short time.
-    pub(super) fn finish(
-        mut self,
-        followed: &[u32],
-        start_ns: u64,
-        stop: &Arc<AtomicBool>,
-    ) -> (meta::Sampling, Samples) {
+    /// Unwinds the waiting samples and names all functions. `followed`: every process of the target, which still runs. `stop`: where it was
+    /// asked for already, names have a short time; where it comes now, none.
+    pub(super) fn finish(mut self, followed: &[u32], start_ns: u64, stop: &Stop) -> (meta::Sampling, Samples) {
         let began = Instant::now();
         let (before, too_many_before) = (self.unwound_ns, self.too_many);
-        static NEVER: AtomicBool = AtomicBool::new(false);
-        let hurries = stop.load(Ordering::Relaxed);
-        match hurries {
-            true => self.stacks.reader().limit(IN_HASTE),
-            false => self.stacks.reader().give_up_on(Arc::clone(stop)),
+        // And what ends them before.
+        let (limit, given_up) = match (stop.is_urgent(), stop.is_asked()) {
+            (true, _) => (Some(URGENT), Arc::default()),
+            (false, true) => (Some(IN_HASTE), Arc::clone(stop.urgent())),
+            (false, false) => (None, Arc::clone(stop.asked())),
+        };
+        // The other half is for names.
+        let is_over = || limit.is_some_and(|limit| began.elapsed() >= limit / 2) || given_up.load(Ordering::Relaxed);
+        self.said.notes.extend(maps_asked_for(followed, is_over));
+        if let Some(limit) = limit {
+            self.stacks.reader().limit(limit.saturating_sub(began.elapsed()));
         }
-        self.said.notes.extend(maps_asked_for(followed, if hurries { &NEVER } else { stop }));
+        self.stacks.reader().give_up_on(given_up);
         // Libraries that were loaded and processes that were born since.
         followed.iter().for_each(|&pid| self.stacks.look_at(pid));
         self.unwind();
@@ -231,9 +235,9 @@ impl Sampling {
     }
 }
 
-/// A JVM writes a map of its compiled methods when asked. All are asked at the same time: each may take its time, until `stop` is set. Why
+/// A JVM writes a map of its compiled methods when asked. All are asked at the same time: each may take its time, until `is_over`. Why
 /// there is none.
-fn maps_asked_for(pids: &[u32], stop: &AtomicBool) -> Vec<String> {
+fn maps_asked_for(pids: &[u32], is_over: impl Fn() -> bool) -> Vec<String> {
     let jvms: Vec<u32> =
         pids.iter().copied().filter(|&pid| Maps::of(pid).is_ok_and(|maps| jvm::is_jvm(&maps))).collect();
     let mut notes = vec![];
@@ -255,7 +259,7 @@ fn maps_asked_for(pids: &[u32], stop: &AtomicBool) -> Vec<String> {
                     notes.push(no_map(pid, &why));
                 }
             }
-            Err(_) if stop.load(Ordering::Relaxed) => break,
+            Err(_) if is_over() => break,
             Err(_) => {}
         }
     }

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use tailsight_symbolise::functions::{self, EndsBy, Located, Traceable, Wanted};
-use tailsight_symbolise::maps::elf::Elf;
+use tailsight_output::input::{Links, open_regular};
+use tailsight_symbolise::functions::{EndsBy, Located, Traceable, Wanted};
 use tailsight_symbolise::maps::{Mapping, Maps};
+use tailsight_symbolise::reader::protocol::{About, FileId};
+use tailsight_symbolise::reader::{MOST_FILE_BYTES, Reader};
 use tailsight_trace::meta;
 
 use crate::attachable;
@@ -18,6 +20,10 @@ use crate::loaded::Loaded;
 use crate::probes::functions::{
     MOST_FUNCTIONS, MOST_OF_KERNEL, MOST_PLACES, Place, Tracer, TrapNs, cookie, is_emulated, trap_ns,
 };
+
+/// The file whose functions are looked for, as the reader knows it; and its debug file.
+const ITSELF: FileId = FileId::MAX;
+const DEBUG: FileId = FileId::MAX - 1;
 
 /// What the user wants traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +121,12 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Finds what was asked for. `command`: the program that the recording will start.
-    pub(crate) fn new(traces: &Traces, pids: &[u32], command: Option<&str>) -> Result<Plan, Error> {
+    pub(crate) fn new(
+        traces: &Traces,
+        pids: &[u32],
+        command: Option<&str>,
+        reader: &mut Reader,
+    ) -> Result<Plan, Error> {
         let mut plan = Plan::default();
         for asked in &traces.asked {
             let failed = |why: String| Error::Function { asked: asked.to_string(), why };
@@ -123,11 +134,13 @@ impl Plan {
                 Asked::Uprobe { binary, function } => {
                     let hex = function.strip_prefix("0x").and_then(|h| u64::from_str_radix(h, 16).ok());
                     let wanted = hex.map_or_else(|| Wanted::Name(function.clone()), Wanted::Offset);
-                    plan.find(asked, &wanted, binaries(binary, pids, command).map_err(failed)?).map_err(failed)?;
+                    plan.find(asked, &wanted, binaries(binary, pids, command).map_err(failed)?, reader)
+                        .map_err(failed)?;
                 }
                 Asked::Usdt { binary, provider, probe } => {
                     let wanted = Wanted::Probe { provider: provider.clone(), probe: probe.clone() };
-                    plan.find(asked, &wanted, binaries(binary, pids, command).map_err(failed)?).map_err(failed)?;
+                    plan.find(asked, &wanted, binaries(binary, pids, command).map_err(failed)?, reader)
+                        .map_err(failed)?;
                 }
                 Asked::Kernel(glob) => plan.of_kernel(asked, glob)?,
             }
@@ -158,27 +171,45 @@ impl Plan {
         &self.kernel
     }
 
-    fn find(&mut self, asked: &Asked, wanted: &Wanted, binaries: Vec<Binary>) -> Result<(), String> {
+    fn find(
+        &mut self,
+        asked: &Asked,
+        wanted: &Wanted,
+        binaries: Vec<Binary>,
+        reader: &mut Reader,
+    ) -> Result<(), String> {
         let mut why = vec![];
         let mut any = false;
         for binary in binaries {
-            let debug = Elf::read(binary.file.try_clone().map_err(|e| e.to_string())?)
-                .ok()
-                .and_then(|elf| File::open(debug_file(&elf.build_id)?).ok());
-            match functions::find(binary.file, debug, wanted) {
+            reader.give(
+                ITSELF,
+                binary.file.try_clone().map_err(|e| e.to_string())?,
+                None,
+                About { is_program: true, ..About::default() },
+            );
+            let debug = reader.build_id(ITSELF).and_then(|build_id| {
+                let path = debug_file(&build_id)?;
+                let (file, _) = open_regular(Path::new(&path), Links::Follow, MOST_FILE_BYTES).ok()?;
+                reader.give(DEBUG, file, None, About::default());
+                Some(DEBUG)
+            });
+            match reader.functions(ITSELF, debug, wanted) {
                 Ok(found) => {
                     any = true;
                     self.notes.extend(found.refused.iter().map(|why| format!("not traced: {why}")));
-                    self.add(asked, &binary.path, &binary.name, found);
+                    self.add(asked, &binary, found);
                 }
                 Err(e) => why.push(format!("{}: {e}", binary.name)),
             }
+            reader.take_back(ITSELF);
+            reader.take_back(DEBUG);
         }
         why.dedup();
         if any { Ok(()) } else { Err(why.join("; ")) }
     }
 
-    fn add(&mut self, asked: &Asked, file: &Path, module: &str, found: Located) {
+    fn add(&mut self, asked: &Asked, binary: &Binary, found: Located) {
+        let file = &binary.path;
         let go = if found.go.is_some() { cookie::GO } else { 0 };
         for Traceable { name, begins, ends } in found.functions {
             let kind = if matches!(asked, Asked::Usdt { .. }) { "usdt" } else { "user" };
@@ -191,13 +222,13 @@ impl Plan {
                 name,
                 asked: asked.to_string(),
                 kind: kind.into(),
-                module: module.into(),
+                module: binary.name.clone(),
                 build_id: found.build_id.clone(),
                 ends_by: ends_by.into(),
                 ..meta::TracedFunction::default()
             });
             let mut place = |offset, semaphore, at_return, cookie| {
-                let emulated = at_return || is_emulated(&code_at(file, offset));
+                let emulated = at_return || is_emulated(&code_at(&binary.file, offset));
                 let place =
                     Place { function: Some(number), file: file.into(), offset, semaphore, at_return, cookie, emulated };
                 // Two names of one function.
@@ -313,10 +344,7 @@ fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Bin
         false => started.into_iter().collect(),
     };
     for path in candidates {
-        // Ordinary files only: opening a pipe would block.
-        if std::fs::metadata(&path).is_ok_and(|about| about.is_file())
-            && let Ok(file) = File::open(&path)
-        {
+        if let Ok((file, _)) = open_regular(&path, Links::Follow, MOST_FILE_BYTES) {
             return Ok(vec![Binary { path, file, name }]);
         }
     }
@@ -346,11 +374,10 @@ fn in_path(program: &str) -> Option<PathBuf> {
 }
 
 /// The first bytes of an instruction.
-fn code_at(file: &Path, offset: u64) -> [u8; 2] {
+fn code_at(file: &File, offset: u64) -> [u8; 2] {
     use std::os::unix::fs::FileExt;
     let mut code = [0; 2];
-    let read = File::open(file).and_then(|f| f.read_exact_at(&mut code, offset));
-    read.map_or([0; 2], |()| code)
+    file.read_exact_at(&mut code, offset).map_or([0; 2], |()| code)
 }
 
 /// Where Debian and Fedora put separate debug information.
@@ -484,7 +511,8 @@ mod tests {
         let name = own.file_name().unwrap().to_str().unwrap();
         let plan = |binary: &str, function: &str| {
             let asked = vec![Asked::Uprobe { binary: binary.into(), function: function.into() }];
-            Plan::new(&Traces { asked, ..Traces::default() }, &[std::process::id()], None)
+            let traces = Traces { asked, ..Traces::default() };
+            Plan::new(&traces, &[std::process::id()], None, &mut Reader::in_this_process())
         };
         let found = plan(name, "main").unwrap();
         let begins: Vec<bool> = found.places.iter().map(|p| p.cookie & cookie::END == 0 && !p.at_return).collect();

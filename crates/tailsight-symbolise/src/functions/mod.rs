@@ -15,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use object::read::{ReadCache, ReadRef};
 use object::{Architecture, Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
+use serde::{Deserialize, Serialize};
 use wildmatch::WildMatch;
 
 use crate::maps::elf::Elf;
@@ -22,11 +23,13 @@ use ends::End;
 
 /// Functions that one name may stand for.
 pub const MOST_MATCHES: usize = 64;
+/// Places at which the begins and ends of the functions of an answer are at most: probes that were put into their callers have many.
+const MOST_PLACES: usize = 1 << 14;
 /// Bytes of a function that are looked at.
 const MOST_CODE: u64 = 1 << 20;
 
 /// What is to be traced of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wanted {
     /// Functions of that name: raw or demangled, with or without parameters; `*` and `?` are wildcards.
     Name(String),
@@ -42,7 +45,7 @@ pub enum Wanted {
 }
 
 /// How the end of a function is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndsBy {
     /// At each instruction that leaves it.
     Instructions(Vec<End>),
@@ -53,7 +56,7 @@ pub enum EndsBy {
 }
 
 /// A function that can be traced.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traceable {
     /// Its name, demangled, without parameters.
     pub name: String,
@@ -64,7 +67,7 @@ pub struct Traceable {
 }
 
 /// What was found in a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
     /// The functions, by name.
     pub functions: Vec<Traceable>,
@@ -74,6 +77,23 @@ pub struct Located {
     pub go: Option<[u64; 2]>,
     /// Functions that match and cannot be traced, each with the reason.
     pub refused: Vec<String>,
+}
+
+impl Located {
+    /// Whether it is what a question can be answered with, whoever answered.
+    pub(crate) fn fits(&self) -> bool {
+        let places = |function: &Traceable| {
+            function.begins.len()
+                + match &function.ends {
+                    EndsBy::Instructions(ends) => ends.len(),
+                    EndsBy::Return => 1,
+                    EndsBy::Probe(places) => places.len(),
+                }
+        };
+        let begin = self.functions.iter().all(|function| !function.begins.is_empty());
+        let places: usize = self.functions.iter().map(places).sum();
+        begin && self.functions.len() <= MOST_MATCHES && places <= MOST_PLACES && self.refused.len() <= MOST_MATCHES
+    }
 }
 
 /// A function of a symbol table.

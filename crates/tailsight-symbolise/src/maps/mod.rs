@@ -124,7 +124,12 @@ impl Maps {
     /// Takes in what `later` has of the same process, which counts where both have something.
     #[must_use]
     pub fn updated(mut self, later: Maps) -> Maps {
-        self.mappings.retain(|m| !later.mappings.iter().any(|l| l.start < m.end && m.start < l.end));
+        // Both are sorted, and a process has tens of thousands of mappings if it likes to.
+        let is_over = |m: &Mapping| {
+            let behind = later.mappings.partition_point(|l| l.end <= m.start);
+            later.mappings.get(behind).is_some_and(|l| l.start < m.end)
+        };
+        self.mappings.retain(|m| !is_over(m));
         self.mappings.extend(later.mappings);
         self.mappings.sort_by_key(|m| m.start);
         self
@@ -192,6 +197,32 @@ not a line
         assert_eq!(both.find(0x1800).unwrap().path, "/a");
         assert!(both.find(0x3400).is_none());
         assert_eq!(both.find(0x3900).unwrap().path, "/c");
+    }
+
+    proptest::proptest! {
+        /// It took a second for each 60,000 mappings of a process when each was held against all.
+        #[test]
+        fn what_is_left_of_the_first_is_what_nothing_later_lies_over(
+            first in proptest::collection::vec((0u64..200, 1u64..9), 0..40),
+            later in proptest::collection::vec((0u64..200, 1u64..9), 0..40),
+        ) {
+            // As the kernel lists them: in order, and none over another.
+            let mappings = |gaps: Vec<(u64, u64)>| {
+                let mut at = 0;
+                let lay = |(gap, length)| {
+                    let start = at + gap / 10;
+                    at = start + length;
+                    Mapping { start, end: at, offset: 0, inode: 1, path: String::new() }
+                };
+                Maps::from(gaps.into_iter().map(lay).collect::<Vec<_>>())
+            };
+            let (first, later) = (mappings(first), mappings(later));
+            let lies_over = |m: &Mapping| later.mappings.iter().any(|l| l.start < m.end && m.start < l.end);
+            let mut expected: Vec<Mapping> = first.mappings.iter().filter(|m| !lies_over(m)).cloned().collect();
+            expected.extend(later.mappings.iter().cloned());
+            expected.sort_by_key(|m| m.start);
+            proptest::prop_assert_eq!(first.updated(later).mappings, expected);
+        }
     }
 
     #[test]

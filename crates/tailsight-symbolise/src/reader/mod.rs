@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use tailsight_confine::priority;
 use tailsight_trace::samples::FrameRow;
 
+use crate::functions::{Located, Wanted};
 pub use crate::maps::MOST_FILE_BYTES;
 use crate::resolve::shortened;
 use crate::unwind::MOST_FRAMES;
@@ -45,6 +46,7 @@ const GIVES_WAY: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A file that was given to the reader.
+#[derive(Debug)]
 struct Given {
     file: File,
     folder: Option<OwnedFd>,
@@ -56,6 +58,7 @@ struct Given {
 }
 
 /// Where readers come from.
+#[derive(Debug)]
 enum Source {
     /// A process that forks them.
     Keeper { child: Child, control: UnixStream },
@@ -66,6 +69,7 @@ enum Source {
 }
 
 /// Asks, and replaces readers that fail.
+#[derive(Debug)]
 pub struct Reader {
     source: Source,
     /// The socket of the reader that runs.
@@ -239,6 +243,29 @@ impl Reader {
         self.names_by(file, &Question::Compiled { file, addresses }, count).map(|(_, frames)| frames)
     }
 
+    /// What is to be traced of a file. `debug`: its separate debug file, where there is one.
+    ///
+    /// # Errors
+    /// Why there is nothing, in words.
+    pub fn functions(&mut self, file: FileId, debug: Option<FileId>, wanted: &Wanted) -> Result<Located, String> {
+        let question = Question::Functions { file, debug, wanted: wanted.clone() };
+        let answer = self.ask(&question, |answer| match answer {
+            Answer::Functions(located) => (located.fits() && is_build_id(&located.build_id)).then_some(Ok(located)),
+            Answer::Unusable(why) => Some(Err(shortened(&why))),
+            _ => None,
+        });
+        let mut located = answer.unwrap_or_else(|| Err(self.why_none(file)))?;
+        located.functions.iter_mut().for_each(|function| function.name = shortened(&function.name));
+        located.refused.iter_mut().for_each(|why| *why = shortened(why));
+        Ok(located)
+    }
+
+    /// Why there was no answer on a file.
+    fn why_none(&self, file: FileId) -> String {
+        let unusable = self.files.get(&file).and_then(|given| given.unusable.clone());
+        unusable.or(self.over.map(str::to_owned)).unwrap_or_else(|| "there was no answer".into())
+    }
+
     /// The build id of a file; none without one.
     pub fn build_id(&mut self, file: FileId) -> Option<String> {
         let answer = self.ask(&Question::BuildId { file }, |answer| match answer {
@@ -308,9 +335,10 @@ impl Reader {
                     self.end_reader();
                     self.replaced += 1;
                     let asked = match question {
-                        Question::Names { file, .. } | Question::Compiled { file, .. } | Question::BuildId { file } => {
-                            Some(*file)
-                        }
+                        Question::Names { file, .. }
+                        | Question::Compiled { file, .. }
+                        | Question::Functions { file, .. }
+                        | Question::BuildId { file } => Some(*file),
                         _ => None,
                     };
                     let Some(given) = file.or(asked).and_then(|file| self.files.get_mut(&file)) else {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tailsight_trace::samples::FrameRow;
 
+use crate::functions::{Located, Wanted};
 use crate::unwind::Registers;
 
 /// Bytes of a question at most: a batch of samples.
@@ -62,6 +63,15 @@ pub enum Question {
         file: FileId,
         /// Addresses in the process.
         addresses: Vec<u64>,
+    },
+    /// What is to be traced of a file. Answer: [`Answer::Functions`].
+    Functions {
+        /// The file.
+        file: FileId,
+        /// Its separate debug file, where there is one.
+        debug: Option<FileId>,
+        /// What is looked for.
+        wanted: Wanted,
     },
     /// The build id. Answer: [`Answer::BuildId`].
     BuildId {
@@ -147,6 +157,8 @@ pub enum Answer {
         /// By place; of each frame the module is empty.
         frames: Vec<Vec<FrameRow>>,
     },
+    /// The functions that can be traced.
+    Functions(Located),
     /// The file's build id; empty without one.
     BuildId(String),
     /// Nothing can be said of the file that was asked for.

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::*;
+use crate::functions::{EndsBy, Traceable};
 use crate::maps::Maps;
 
 /// A reader that reads in threads, with a short patience.
@@ -116,6 +117,30 @@ fn a_file_that_readers_fail_at_again_is_not_resolved() {
     assert_eq!(reader.names(0, Places::Offsets(vec![0])), Err("there was no answer".into()));
     let notes = reader.notes(|file| Some(format!("file {file}")));
     assert!(notes.len() == 1 && notes[0].starts_with("file 0 is not resolved"), "{notes:?}");
+}
+
+#[test]
+fn the_functions_that_can_be_traced_are_told_and_what_cannot_be_one_is_not_taken() {
+    let wanted = Wanted::Name("*a_function_with_a_name".into());
+    let mut reader = reader();
+    reader.patience = PATIENCE;
+    reader.give(0, this_program(), None, About::default());
+    let located = reader.functions(0, None, &wanted).unwrap();
+    assert_eq!(located.functions[0].begins, [(offset_of_it(), 0)]);
+    let none = reader.functions(0, None, &Wanted::Name("no_such_function".into())).unwrap_err();
+    assert!(none.contains("it has no function"), "{none}");
+    // The recorder would take the first begin of each.
+    let begins_nowhere = |stream: &UnixStream, question| {
+        if let Question::Functions { .. } = question {
+            let function = Traceable { name: "f".into(), begins: vec![], ends: EndsBy::Return };
+            let located = Located { functions: vec![function], ..Located::default() };
+            let _ = send(stream, &Answer::Functions(located), &[]);
+        }
+    };
+    let mut lied_to = answering(begins_nowhere);
+    lied_to.give(0, this_program(), None, About { without_debug: true, ..About::default() });
+    let why = lied_to.functions(0, None, &wanted).unwrap_err();
+    assert!(why.contains("does not fit"), "{why}");
 }
 
 /// Whose fault it is the reader has said: samples are asked for again without that file.

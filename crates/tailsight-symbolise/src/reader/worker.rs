@@ -21,7 +21,7 @@ use tailsight_trace::samples::FrameRow;
 
 use super::MOST_FILE_BYTES;
 use super::protocol::{About, Answer, FileId, MOST_QUESTION, Mapped, Places, Question, Sample, receive, send};
-use crate::functions::go;
+use crate::functions::{self, Wanted, go};
 use crate::maps::elf::{Elf, exported, exported_begins};
 use crate::maps::{Mapping, Maps};
 use crate::own;
@@ -164,6 +164,10 @@ impl Worker<'_> {
                 reads(file)?;
                 self.files.compiled(file, &addresses)
             }
+            Question::Functions { file, debug, wanted } => {
+                reads(file)?;
+                self.files.functions(file, debug, &wanted)
+            }
             Question::BuildId { file } => {
                 reads(file)?;
                 match self.files.module(file) {
@@ -240,6 +244,15 @@ impl Files {
         match frames {
             Ok(frames) => Answer::Names { build_id: module.elf.build_id.clone(), frames },
             Err(_) => Answer::Unusable("its symbols cannot be decoded".into()),
+        }
+    }
+
+    fn functions(&self, file: FileId, debug: Option<FileId>, wanted: &Wanted) -> Answer {
+        let open = |file: FileId| self.offered.get(&file)?.file.as_ref()?.try_clone().ok();
+        let Some(itself) = open(file) else { return Answer::Unusable("it could not be opened".into()) };
+        match functions::find(itself, debug.and_then(open), wanted) {
+            Ok(located) => Answer::Functions(located),
+            Err(why) => Answer::Unusable(why),
         }
     }
 

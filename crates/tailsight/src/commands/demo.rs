@@ -52,7 +52,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         anyhow::bail!("the demo needs two cores, one for the servers and one for the load; this machine has {cores}");
     }
     std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
-    let stop = stop::on_interrupt();
+    let stop = stop::of_recording();
 
     say!("starting memcached and nginx on core {SERVER_CPU}, a load on both from core {LOAD_CPU}");
     let pair = Pair::create("demo")?;
@@ -92,7 +92,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
             say!("tailsight: {error}");
             return Ok(Exit::Failed);
         }
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_asked() {
             say!("interrupted: servers, namespaces and load are removed; {} holds what was recorded", run.display());
             return Ok(Exit::Failed);
         }

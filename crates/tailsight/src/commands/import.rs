@@ -4,10 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use serde_json::json;
+use tailsight_confine::{capabilities, filter};
 use tailsight_diagnose::Options;
 use tailsight_diagnose::cohorts::focus::ranks;
 use tailsight_pt::import::{self, Imported, Output};
 use tailsight_pt::{Gap, Places, Recording, Script};
+use tailsight_symbolise::reader::Reader;
 use tailsight_trace::Run;
 
 use crate::cli_import::Import;
@@ -35,7 +37,10 @@ pub fn run(args: &Import) -> anyhow::Result<Exit> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug"));
     let places =
         Places { roots: args.root.clone(), kernel: args.kernel.clone(), kallsyms: args.kallsyms.clone(), cache: home };
-    let recording = Recording::open(&args.file, &places)?;
+    // Before this process may start nothing any more.
+    let reader = Reader::start();
+    give_up_rights();
+    let recording = Recording::open_with(&args.file, &places, reader)?;
     let imported = match &args.with {
         None => import::alone(&recording, output)?,
         Some(dir) => {
@@ -45,6 +50,17 @@ pub fn run(args: &Import) -> anyhow::Result<Exit> {
         }
     };
     told(&imported, args)
+}
+
+/// What is read next was written by strangers: the recording, and the programs that ran. This process keeps the right to read and write
+/// files; it may start no program, use no network and look into no process. What the kernel refuses of that is said.
+fn give_up_rights() {
+    if let Err(e) = capabilities::keep_only(&[capabilities::DAC_READ_SEARCH, capabilities::DAC_OVERRIDE]) {
+        say!("note: capabilities were not given up: {e}");
+    }
+    if let Err(why) = filter::install(false) {
+        say!("note: no seccomp filter: {why}");
+    }
 }
 
 fn told(imported: &Imported, args: &Import) -> anyhow::Result<Exit> {

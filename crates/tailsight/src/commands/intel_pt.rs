@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use tailsight_pt::import::{self, Output};
 use tailsight_pt::{Places, Recording};
+use tailsight_symbolise::reader::Reader;
 use tailsight_trace::Run;
 use tailsight_trace::clock_log::ClockChangeRow;
 
@@ -25,12 +26,14 @@ const WRITES: Duration = Duration::from_secs(120);
 pub fn record(args: &Record, messages_into: fn(&Record, &Path) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
     check(Path::new("/"))?;
     let (messages, trace) = (beside(&args.out, "messages"), beside(&args.out, "intel-pt"));
+    // Recording messages takes away the right to start programs.
+    let reader = Reader::start();
     let poller = tailsight_host::vvar::Poller::start()?;
     let perf = Perf::start(&trace)?;
     let verdict = messages_into(args, &messages)?;
     let trace = perf.stop()?;
     let log = poller.stop().changes;
-    let recording = Recording::open(&trace, &Places::default())?;
+    let recording = Recording::open_with(&trace, &Places::default(), reader)?;
     let mut run = Run::open(&messages)?;
     run.clock_log = log.iter().map(change_row).collect();
     let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };

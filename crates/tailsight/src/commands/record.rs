@@ -50,7 +50,7 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
         traces: Traces { asked: asked(args), most_per_second: args.function_limit },
         version: env!("CARGO_PKG_VERSION").into(),
     };
-    let stop = stop::on_interrupt();
+    let stop = stop::of_recording();
     let mut progress = terminal::Recording::new(args.duration, until);
     let outcome = tailsight_record::record(&options, &stop, &mut |p| progress.show(p))?;
     if args.json {

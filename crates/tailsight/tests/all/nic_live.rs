@@ -2,8 +2,6 @@
 //! driver's in the place of the NIC's.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_record::{Options, Selector, TxStamps};
@@ -76,7 +74,7 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         version: "test".into(),
     };
     let record =
-        || tailsight_record::record(&options, &Arc::new(AtomicBool::new(false)), &mut |_| {}).expect("a recording");
+        || tailsight_record::record(&options, &tailsight_record::Stop::default(), &mut |_| {}).expect("a recording");
     let (outcome, _) = live.under_load(&[load], record);
     assert_eq!(
         (outcome.meta.nic.tx_why.as_ref(), outcome.error.is_none()),
