@@ -14,7 +14,7 @@ export interface Cause {
   actions?: { n: number; title: string; command: string; says: string[]; undo: string[]; shell: number[] }[];
 }
 export interface FunctionPart {
-  name: string; inside?: string; caller?: string; module: string; source: string; kernel: boolean; share: number; deviation_ns: number;
+  name: string; inside?: string; caller?: string; module: string; source: string; kernel: boolean; share: number; share_with_callees?: number; deviation_ns: number;
   ci95_ns: [number, number]; samples: [number, number]; messages: number; how: string; path: string[];
   waits?: boolean; spread_ns?: [number, number, number, number, number, number];
   runtime?: { of: string; does: string; fix: string; documented: string };

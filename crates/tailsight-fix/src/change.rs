@@ -151,7 +151,7 @@ impl Change {
             Change::NoLimit { pids, limit } => {
                 let file = match limit {
                     Limit::MemoryHigh => "memory.high",
-                    Limit::CpuQuota => "cpu.max",
+                    Limit::CpuQuota => "the CPU quota",
                 };
                 format!("{file} of the control groups of {}, and of those above: no limit", processes(pids))
             }

@@ -66,6 +66,10 @@ fn at_120_columns() {
     insta::assert_snapshot!(diagnosis(&example(), &plain(120)));
 }
 
+fn unwrapped(d: &tailsight_diagnose::Diagnosis) -> String {
+    diagnosis(d, &plain(140)).replace('\n', " ")
+}
+
 /// A queue in front: the first sentence says what held the messages at its head, not only that there was one.
 #[test]
 fn the_first_sentence_follows_a_queue_to_its_root() {
@@ -77,15 +81,21 @@ fn the_first_sentence_follows_a_queue_to_its_root() {
     .expect("the contract");
     queue.share = 0.6;
     d.causes.insert(0, queue);
-    let text = diagnosis(&d, &plain(140));
-    assert!(text.contains("They waited behind messages that were held by memory pages (page fault)."), "{text}");
+    let text = unwrapped(&d);
+    assert!(
+        text.contains("; for 60.0 % of that they waited behind messages that were held by memory pages (page fault)."),
+        "{text}"
+    );
     // A sixth of the wait is not what held them: there were many.
     d.causes[0].root[0].of_wait = Some(0.17);
     assert!(!diagnosis(&d, &plain(140)).contains("waited behind"));
     d.causes[0].ahead =
         serde_json::from_value(json!({"focus": 75.2, "reference": 8.7, "ids": []})).expect("the contract");
-    let text = diagnosis(&d, &plain(140));
-    assert!(text.contains("They waited behind more messages than usual (75.2, usually 8.7). Because:"), "{text}");
+    let text = unwrapped(&d);
+    assert!(
+        text.contains("; for 60.0 % of that they waited behind more messages than usual (75.2, usually 8.7). Because:"),
+        "{text}"
+    );
     // 2.6 of 888 ms: "held by memory pages", where nearly all had no known owner.
     d.causes[0].share = 0.003;
     assert!(!diagnosis(&d, &plain(140)).contains("waited behind"));
@@ -94,7 +104,7 @@ fn the_first_sentence_follows_a_queue_to_its_root() {
     assert!(diagnosis(&d, &plain(140)).contains("\nthe owner of this time is unknown: 953 ms\n"));
     (d.causes[0].share, d.causes[last].share) = (0.6, 0.01);
     d.causes[0].root[0].of_wait = Some(1.2);
-    assert!(diagnosis(&d, &plain(140)).contains("that were held by memory pages (page fault)"));
+    assert!(unwrapped(&d).contains("that were held by memory pages (page fault)"));
     // Not a queue first: no such sentence.
     d.causes.swap(0, 1);
     assert!(!diagnosis(&d, &plain(140)).contains("waited behind"));

@@ -226,7 +226,9 @@ impl Stacks {
     /// The module behind a mapping of a process that runs `program`: opened once.
     fn file(&mut self, pid: u32, program: &str, mapping: &Mapping) -> Option<FileId> {
         let is_vdso = mapping.path == VDSO;
-        if !is_vdso && !mapping.is_file() {
+        // What is mapped of memory that has a name is compiled code, or the program itself, run from there.
+        let is_program = mapping.path == program && mapping.inode != 0;
+        if !is_vdso && !mapping.is_file() && !is_program {
             return None;
         }
         let key = (mapping.inode, mapping.path.clone());
@@ -234,7 +236,7 @@ impl Stacks {
             return Some(*known);
         }
         let file = self.modules.len() as FileId;
-        let about = About { is_program: mapping.path == program, is_vdso, ..About::default() };
+        let about = About { is_program, is_vdso, ..About::default() };
         let opened = match is_vdso {
             true => own_page(pid, mapping).ok_or_else(|| "the page cannot be read".to_owned()),
             false if self.modules.len() >= MOST_FILES => Err(format!("more than {MOST_FILES} programs and libraries")),

@@ -112,7 +112,7 @@ function removers(c: Cause) {
 function FunctionsOf({ store, cause: c }: { store: Store; cause: Cause }) {
   if (!c.functions?.length) return null;
   return <><h3>Functions</h3><table class="paths"><tbody>{c.functions.map((f) =>
-    <tr><td class="num">{percent(f.share)}</td><td class="num">{more(f.deviation_ns)}</td><td><button type="button" class="link" onClick={() => { store.set({ fn: f.name }); document.getElementById("functions-title")?.scrollIntoView(); }}>{f.name}</button> {[f.inside ? "in " + f.inside : "", f.module, f.source, f.how === "unexpected" ? "only in the focus" : "", f.runtime ? f.runtime.of + ": " + f.runtime.does : ""].filter(Boolean).join(" · ")}</td></tr>)}</tbody></table></>;
+    <tr><td class="num">{percent(f.share)}</td><td class="num">{more(f.deviation_ns)}</td><td><button type="button" class="link" onClick={() => { store.set({ fn: f.name }); document.getElementById("functions-title")?.scrollIntoView(); }}>{f.name}</button> {[f.inside ? "in " + f.inside : "", f.module, f.source, f.how === "unexpected" ? "in no sample of the reference" : "", f.runtime ? f.runtime.of + ": " + f.runtime.does : ""].filter(Boolean).join(" · ")}</td></tr>)}</tbody></table></>;
 }
 
 /** The messages in focus by the cause that most of their own delay is. */

@@ -102,7 +102,7 @@ impl Fill<'_> {
             "threads" => self.threads(),
             "function" => self.function.and_then(|function| plain(&function.name)).into(),
             "where" => self.function.map(place).into(),
-            "share" => self.function.map(|function| format!("{:.0} %", function.share.min(1.0) * 100.0)).into(),
+            "share" => self.function.map(|function| format!("{:.0} %", function.inclusive().min(1.0) * 100.0)).into(),
             "key" => Value::Known(file_name(self.base)),
             "tag" => Value::Known(self.inside.map_or(String::new(), |pid| format!(".{pid}"))),
             // Before a program's name within a step.

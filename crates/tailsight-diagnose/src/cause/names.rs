@@ -68,6 +68,8 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         // Without the hooks of system calls it is not known whether in user space or in a call.
         Subject::Named { name } if name == "user" => "running".into(),
         Subject::Class { name } => format!("requests {name}, which cost more"),
+        // Of a server of processes they are no threads of one.
+        Subject::OtherThreads { application } => format!("{application} (other workers)"),
         Subject::LaterArrivals => "requests that came later were served first".into(),
         other => base(other),
     };

@@ -278,7 +278,7 @@ impl Search<'_> {
             if !enough || deviation <= 0.0 || intervals[i][0] <= 0 {
                 continue;
             }
-            let named = self.named(tree, node, scale);
+            let (named, number) = self.named(tree, node, scale);
             let unknown = named.module.is_empty() && !named.kernel && named.name == FrameRow::default().name();
             // Nothing is known of it; or the row of a traced function, which has its name already.
             if named.runtime.is_none() && (unknown || is_of(&cause.subject, &named.name)) {
@@ -286,8 +286,12 @@ impl Search<'_> {
             }
             let samples = tree.node(node).samples.map(|n| n as f64);
             let unexpected = scale.is_unexpected(samples);
+            let share = deviation / cause.deviation_ns as f64;
+            let inclusive = number.map(|frame| tree.deviation_in(frame, scale) / cause.deviation_ns as f64);
             let part = FunctionPart {
-                share: deviation / cause.deviation_ns as f64,
+                share,
+                // Elsewhere the focus may have had less of it.
+                share_with_callees: Some(inclusive.unwrap_or(share).max(share)),
                 deviation_ns: deviation.round() as i64,
                 ci95_ns: intervals[i],
                 samples: entries,
@@ -457,6 +461,7 @@ fn merged(parts: Vec<(FunctionPart, Vec<f64>)>) -> Vec<FunctionPart> {
             Some((first, all)) => {
                 all.iter_mut().zip(times).for_each(|(sum, ns)| *sum += ns);
                 first.share += part.share;
+                first.share_with_callees = first.share_with_callees.map(|whole| whole.max(first.share));
                 first.deviation_ns += part.deviation_ns;
                 // Both ends together: never narrower than the interval of the sum.
                 first.ci95_ns = [first.ci95_ns[0] + part.ci95_ns[0], first.ci95_ns[1] + part.ci95_ns[1]];

@@ -32,7 +32,7 @@ pub(crate) fn missing(diagnosis: &Diagnosis) -> Option<String> {
         return running.map(|(of, function)| {
             format!(
                 "cause {rank} is work for a kind of request, which samples do not tell apart; of the work of all kinds, cause {of}, {:.0} % is in {}",
-                100.0 * function.share.clamp(0.0, 1.0),
+                100.0 * function.inclusive().clamp(0.0, 1.0),
                 without_arguments(&function.name)
             )
         });
@@ -75,7 +75,8 @@ fn is_sleep(cause: &Cause) -> bool {
 impl Search<'_> {
     /// A function as a reader knows it: what a runtime is known to do there, else the innermost function of the program itself, not the
     /// library's that it called.
-    pub(super) fn named(&self, tree: &Tree, node: usize, scale: &Scale) -> FunctionPart {
+    /// Beside it the number of the frame that it is named by.
+    pub(super) fn named(&self, tree: &Tree, node: usize, scale: &Scale) -> (FunctionPart, Option<u32>) {
         let own = tree.path(node);
         let below = tree.hottest_below(node, scale);
         let samples = tree.node(node).samples[0] as f64;
@@ -98,8 +99,10 @@ impl Search<'_> {
         };
         let callers = whole.iter().rev().skip_while(|f| ***f != named).skip(1);
         let caller = callers.copied().find(|f| !f.function.is_empty() && **f != named);
+        let numbers = own.iter().chain(&inner).copied();
+        let number = numbers.rev().find(|&f| self.sampled.samples.frames.get(f as usize) == Some(&named));
         let interpreter = self.interpreter_of(&named, &whole).filter(|_| runtime.is_none());
-        FunctionPart {
+        let part = FunctionPart {
             name: interpreter.map_or_else(|| named.name(), |of| format!("{of}'s interpreter")),
             inside: if interpreter.is_some() { Some(last.name()) } else { inside },
             caller: caller.filter(|_| interpreter.is_none()).map(FrameRow::name),
@@ -123,7 +126,8 @@ impl Search<'_> {
             }),
             path: path.iter().map(|f| f.name()).collect(),
             ..FunctionPart::default()
-        }
+        };
+        (part, number)
     }
 
     /// The function that a part is named by, and the library's that its time was in where that is another. `whole`: its path, and on as far as
@@ -195,7 +199,8 @@ pub fn without_arguments(name: &str) -> &str {
 
 /// A cause's sentence with what is known of the first function of `of`.
 pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &Runtimes) -> String {
-    let share = (first.share * 100.0).round().clamp(0.0, 100.0);
+    let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
+    let (share, alone) = (percent(first.inclusive()), percent(first.share));
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
     let between = |[before, after]: &[String; 2]| format!(" (without a name, between {before} and {after})");
     let inside = match (&first.between, &first.inside) {
@@ -208,7 +213,8 @@ pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &
         (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
         (FunctionHow::More, _) => "more time than in the reference".to_owned(),
     };
-    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}: {how}", without_arguments(&first.name));
+    let rest = if share > alone { format!(", {alone:.0} % without what is listed beside it") } else { String::new() };
+    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}{rest}: {how}", without_arguments(&first.name));
     if let Some(of) = &first.interpreter {
         let tells = runtimes.interpreter(of).and_then(|i| i.tells_when.as_ref());
         let how = tells.map_or_else(String::new, |how| format!("; {how}"));

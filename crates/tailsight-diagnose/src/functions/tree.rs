@@ -112,6 +112,12 @@ impl Tree {
         scale.deviation_ns(self.nodes[node].samples.map(|n| n as f64))
     }
 
+    /// The deviation of a function with all that it called, whoever called it, ns.
+    pub fn deviation_in(&self, frame: u32, scale: &Scale) -> f64 {
+        let outermost = self.outermost(|node| self.nodes[node].frame == Some(frame));
+        outermost.into_iter().map(|node| self.deviation(node, scale)).sum()
+    }
+
     /// The functions that stand for the row: every sample is in the innermost one of them that is on its path. The root is
     /// among them when something is left that no function explains. `apart`: nodes of functions that are named whatever calls them.
     /// `tells`: whether a node's function tells what was done; one that does not is not named for being unexpected.

@@ -114,8 +114,11 @@ pub struct FunctionPart {
     pub source: String,
     /// Whether it is the kernel's.
     pub kernel: bool,
-    /// Its part of the cause's deviation.
+    /// Its part of the cause's deviation. Functions that it called and that are parts of their own are not in it.
     pub share: f64,
+    /// Its part with all that it called. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_with_callees: Option<f64>,
     /// Its samples' share of the cause's time, focus less reference, ns.
     pub deviation_ns: i64,
     /// 95 % bootstrap interval of that, over messages.
@@ -146,6 +149,13 @@ pub struct FunctionPart {
     pub runtime: Option<RuntimePart>,
     /// The call path to it, outermost function first.
     pub path: Vec<String>,
+}
+
+impl FunctionPart {
+    /// What a reader takes its part for: with all that it called, where that is known.
+    pub fn inclusive(&self) -> f64 {
+        self.share_with_callees.unwrap_or(self.share)
+    }
 }
 
 /// NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell.

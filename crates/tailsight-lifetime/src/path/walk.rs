@@ -29,6 +29,8 @@ struct SleepPart {
     ended: u64,
     how: Sleep,
     waker: Option<Waker>,
+    /// A time limit ended it, and the thread tried again.
+    tried_again: bool,
 }
 
 /// A step of a path: an owner's time, and what the recorder's own hooks took right before it.
@@ -239,7 +241,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     let tries = waker.is_some_and(|w| w.timer) && holder::is_lock(how);
                     let last = if tries { holder::last_waker(intervals, i) } else { None };
                     let (waker, ended) = last.map_or((waker, ended), |(waker, at)| (Some(waker), at.max(ended)));
-                    let part = SleepPart { since: intervals[i].from, from: at, to: end, ended, how, waker };
+                    let tried_again = last.is_some_and(|(_, at)| at > next.map_or(end, |s| s.from));
+                    let since = intervals[i].from;
+                    let part = SleepPart { since, from: at, to: end, ended, how, waker, tried_again };
                     self.asleep(part, focus, depth);
                 }
                 State::Unknown => {
@@ -258,7 +262,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
 
     /// A sleep: the end of receive processing, another thread's work, or a wait for something outside.
     fn asleep(&mut self, part: SleepPart, focus: Focus, depth: u32) {
-        let SleepPart { since, from, to, ended, how, waker } = part;
+        let SleepPart { since, from, to, ended, how, waker, tried_again } = part;
         let names = self.scan.threads.names();
         let mut by = self.ended_by(focus, waker);
         if let Some(waker) = waker {
@@ -292,7 +296,12 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
                 let place = if focus.because.is_none() && waits { place } else { focus.place };
-                let focus = Focus { because: focus.because.or(why), place, followed: true, until: ended, ..focus };
+                let given_back = match focus.because {
+                    None => tried_again || self.scan.retried.contains(&how.place),
+                    Some(_) => focus.given_back,
+                };
+                let because = focus.because.or(why);
+                let focus = Focus { because, place, given_back, followed: true, until: ended, ..focus };
                 return self.follow_waker(waker.tid, (from, to), focus, (how, depth + 1));
             }
             // A thread that waited for this message would have been woken by the hand-off.
@@ -326,6 +335,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             && busy_periods::serving(&self.scan.busy_periods, focus.tid, since);
         let owner = match focus.because {
             None if ahead => self.owners.ahead_asleep(how, by),
+            // It waited for its client, and had the lock only after that; who had it meanwhile is not known.
+            Some(because) if focus.given_back && syscalls::polls(how.nr) && !matches!(by, Some(Frame::Peer { .. })) => {
+                self.owners.single(because)
+            }
             // The thread for which the message waits sleeps, too.
             Some(because) => {
                 let serves = busy_periods::serving(&self.scan.busy_periods, focus.tid, since)

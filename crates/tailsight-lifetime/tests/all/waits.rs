@@ -670,6 +670,42 @@ fn tries_for_a_lock_with_a_time_limit_wait_for_who_ends_the_last_one() {
     assert!(!path.contains(&(60, 5_000_000, held.into())), "{path:?}");
 }
 
+/// "held by python3, which slept in recvfrom" was said of CPython's lock, which a thread gives back before it waits for its client: the one
+/// that ended the last try had got the lock since.
+#[test]
+fn nobody_waits_for_a_client_with_an_interpreter_s_lock() {
+    let expires = |ts| {
+        let timer = |ts, kind| event(ts, kind, LOCAL_TIMER, 0, [0, 0, 0]);
+        vec![timer(ts - 2, Kind::VectorEntry), waking(ts, 0, ONE), timer(ts + 2, Kind::VectorExit)]
+    };
+    let waits = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(5_000_010, 0, ONE, 0),
+        switch(5_030_010, ONE, 0, FUTEX),
+        switch(8_000_010, 0, ONE, 0),
+        send(8_000_100, A, ONE),
+    ];
+    // It serves a connection of its own from before until after, and waits for that one's next part meanwhile.
+    let serves = vec![
+        switch(6, 0, TWO, 0),
+        recv(15, B, TWO),
+        switch(1_000_000, TWO, 0, RECVFROM),
+        waking(7_000_000, 0, TWO),
+        switch(7_000_010, 0, TWO, 0),
+        waking(8_000_000, TWO, ONE),
+        send(8_000_050, B, TWO),
+    ];
+    let requests = [request(10, A), request(12, B), expires(5_000_000)].concat();
+    let path = path(&analyse(vec![waits, serves, requests]), 20, Leg::Service);
+    let held =
+        |at: u64| path.iter().find(|(from, to, _)| (*from..*to).contains(&at)).map(|(_, _, owner)| owner.as_str());
+    assert_eq!(held(500_000), Some("sibling:two/sleep:futex/serving"), "it may have had it: {path:?}");
+    assert_eq!(held(4_000_000), Some("blocked/sleep:futex"), "{path:?}");
+    assert_eq!(held(7_500_000), Some("sibling:two/sleep:futex/serving"), "{path:?}");
+}
+
 /// A virtual machine's own thread stopped all others for a while. A message that came meanwhile was said to be worked at by that thread, as if
 /// it were the one that takes messages and passes them on.
 #[test]

@@ -105,7 +105,7 @@ fn counts(cause: &Cause) -> String {
 /// The first function under a cause, and how much of it: ` ▸ do_slabs_free 62 %`.
 fn functions(cause: &Cause) -> String {
     cause.functions.first().map_or(String::new(), |first| {
-        let share = units::percent(first.share.clamp(0.0, 1.0));
+        let share = units::percent(first.inclusive().clamp(0.0, 1.0));
         format!(" ▸ {} {share}", cut(&clean(without_arguments(&first.name)), LONGEST_FUNCTION))
     })
 }

@@ -110,9 +110,12 @@ fn beside(function: &FunctionPart) -> String {
     };
     let does =
         function.runtime.as_ref().map_or(String::new(), |r| format!(" ({} is {})", clean(&r.of), clean(&r.does)));
+    // Code without a name is not its caller, which is named in its place.
+    let inside =
+        function.inside.as_ref().map_or(String::new(), |inside| format!(" (in {})", clean(without_arguments(inside))));
     format!(
-        "  also {} {}{does}: {how}",
-        units::percent(function.share.clamp(0.0, 1.0)),
+        "  also {} {}{inside}{does}: {how}",
+        units::percent(function.inclusive().clamp(0.0, 1.0)),
         clean(without_arguments(&function.name))
     )
 }

@@ -219,7 +219,9 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
     let (apart, word) = (units::duration(a.abs_diff(b)), if a > b { "more" } else { "less" });
     let because = match waited_behind(d) {
         _ if d.causes.is_empty() => "; no cause could be named.".to_owned(),
-        Some(behind) => format!(". They waited behind {behind}. Because:"),
+        Some((share, behind)) => {
+            format!("; for {} of that they waited behind {behind}. Because:", units::percent(share))
+        }
         None => ". Because:".to_owned(),
     };
     let said = format!("{focus} take {mean}, {apart} {word} than {reference}{because}");
@@ -229,8 +231,8 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
     said
 }
 
-/// Of a first cause that is a queue: which messages were ahead. Those that something held, or many.
-fn waited_behind(d: &Diagnosis) -> Option<String> {
+/// Of a first cause that is a queue: its part of the difference, and which messages were ahead. Those that something held, or many.
+fn waited_behind(d: &Diagnosis) -> Option<(f64, String)> {
     // A queue that is little of it is no headline.
     let queue = |c: &&Cause| {
         c.category == Category::HolBlocking && c.share >= PART_OF_A_WAIT && d.focus.mean_ns > d.reference.mean_ns
@@ -238,10 +240,13 @@ fn waited_behind(d: &Diagnosis) -> Option<String> {
     let cause = first_cause(d).filter(queue)?;
     let held = cause.root.first().filter(|root| root.of_wait.is_none_or(|part| part >= PART_OF_A_WAIT));
     if let Some(root) = held {
-        return Some(format!("messages that were held by {}", clean(&root_words(root))));
+        let held = root.of_wait.map_or(1.0, |part| part.clamp(0.0, 1.0));
+        let behind = format!("messages that were held by {}", clean(&root_words(root)));
+        return Some((held * cause.share.min(1.0), behind));
     }
     let ahead = cause.ahead.as_ref().filter(|ahead| ahead.focus >= MANY * ahead.reference.max(1.0))?;
-    Some(format!("more messages than usual ({:.1}, usually {:.1})", ahead.focus, ahead.reference))
+    let behind = format!("more messages than usual ({:.1}, usually {:.1})", ahead.focus, ahead.reference);
+    Some((cause.share.min(1.0), behind))
 }
 
 /// The largest cause that has a name.
@@ -326,9 +331,9 @@ fn groups(d: &Diagnosis) -> Vec<String> {
 
 /// What the application sent without a request, in one sentence.
 fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
-    let of = |what: &str, calls: &Option<tailsight_diagnose::model::SentCalls>| {
+    let of = |what: &str, which: &str, calls: &Option<tailsight_diagnose::model::SentCalls>| {
         let calls = calls.as_ref()?;
-        let mut text = units::counted(calls.calls, what);
+        let mut text = units::counted(calls.calls, what) + which;
         for (what, all) in [("transmit", &calls.transmit_ns), ("wait for the answer", &calls.wait_ns)] {
             let ns = |key: &str| Some(format!("{key} {}", units::duration(*all.get(key)?)));
             let percentiles: Vec<String> = ["p50", "p99", "max"].iter().filter_map(|key| ns(key)).collect();
@@ -343,7 +348,10 @@ fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
         }
         Some(text)
     };
-    let all = [of("unasked send", &sent.pushes), of("own request", &sent.requests)];
+    let all = [
+        of("send", " beside the replies (unasked, or further parts of them)", &sent.pushes),
+        of("own request", "", &sent.requests),
+    ];
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
