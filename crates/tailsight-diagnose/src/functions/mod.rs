@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_lifetime::{Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
@@ -158,6 +158,12 @@ impl Search<'_> {
         let mut place = vec![None; self.rows.rows.len()];
         wanted.iter().enumerate().for_each(|(i, &row)| place[row] = Some(i));
         let owners = &self.lifetimes.owners;
+        // What a class of requests costs beyond others is a part of the messages' own work: samples met that.
+        let is_class = |row: usize| matches!(self.rows.rows[row].subject, Subject::Class { .. });
+        let classes: Vec<usize> = (0..wanted.len()).filter(|&i| is_class(wanted[i])).collect();
+        let is_own_work = |owner: usize, row: usize| {
+            owners[owner].context == Context::Own && self.rows.rows[row].category == Category::AppProcessing
+        };
         for (cohort, of) in [self.cohorts.0, self.cohorts.1].into_iter().enumerate() {
             let step = of.len().div_ceil(MOST_MESSAGES).max(1);
             for &id in of.ids.iter().step_by(step) {
@@ -181,6 +187,7 @@ impl Search<'_> {
                     });
                 });
                 let message = &self.messages[id as usize];
+                let mut own_work: Vec<(u32, u64)> = vec![];
                 self.sampled.on(message, self.options.leg, owners, |span, sample| {
                     let slot = segment(message, span, self.options.leg)
                         .map(|segment| slot_of(owners.len(), segment, span.role, span.owner));
@@ -188,9 +195,18 @@ impl Search<'_> {
                     if let Some(row) =
                         slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s))
                     {
-                        last(row, &|message| message.stacks.push((sample.stack, u64::from(sample.weight))));
+                        let taken = (sample.stack, u64::from(sample.weight));
+                        if is_own_work(span.owner as usize, row) {
+                            own_work.push(taken);
+                        }
+                        last(row, &|message| message.stacks.push(taken));
                     }
                 });
+                for &class in &classes {
+                    if let Some(message) = out[class][cohort].last_mut() {
+                        message.stacks.clone_from(&own_work);
+                    }
+                }
             }
         }
         out

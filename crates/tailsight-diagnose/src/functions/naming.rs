@@ -23,20 +23,6 @@ pub(crate) fn missing(diagnosis: &Diagnosis) -> Option<String> {
         return None;
     }
     let rank = first.rank;
-    if matches!(first.subject, Some(Subject::Class { .. })) {
-        let own = |c: &&Cause| {
-            c.category == Category::AppProcessing
-                && matches!(&c.subject, Some(Subject::Named { name }) if name == "user")
-        };
-        let running = diagnosis.causes.iter().find(own).and_then(|c| Some((c.rank, c.functions.first()?)));
-        return running.map(|(of, function)| {
-            format!(
-                "cause {rank} is work for a kind of request, which samples do not tell apart; of the work of all kinds, cause {of}, {:.0} % is in {}",
-                100.0 * function.inclusive().clamp(0.0, 1.0),
-                without_arguments(&function.name)
-            )
-        });
-    }
     let Some([n, _]) = first.samples else {
         return Some(format!("no place in the program stands out in cause {rank}: its threads slept at many places"));
     };
@@ -95,7 +81,10 @@ impl Search<'_> {
         let last = path.last().copied().cloned().unwrap_or_default();
         let (named, inside) = match runtime {
             Some((frame, _)) => (frame.clone(), None),
-            None => self.named_of_program(&path, &whole, &last),
+            None => match self.named_of_interpreter(&whole, &inside) {
+                Some(frame) => (frame.clone(), None),
+                None => self.named_of_program(&path, &whole, &last),
+            },
         };
         let callers = whole.iter().rev().skip_while(|f| ***f != named).skip(1);
         let caller = callers.copied().find(|f| !f.function.is_empty() && **f != named);
@@ -128,6 +117,16 @@ impl Search<'_> {
             ..FunctionPart::default()
         };
         (part, number)
+    }
+
+    /// Where an interpreter, and no function of a program that was recorded, had the time: the innermost of its functions that has most of it
+    /// and tells what was done. What calls any function of a script says nothing, though only some requests may have come by it.
+    fn named_of_interpreter<'a>(&self, whole: &[&FrameRow], inside: &[&'a FrameRow]) -> Option<&'a FrameRow> {
+        let is_interpreter_s = |f: &FrameRow| self.options.runtimes.interpreter_in(&f.module).is_some();
+        if whole.iter().any(|f| self.is_program_s(f)) || !whole.last().is_some_and(|f| is_interpreter_s(f)) {
+            return None;
+        }
+        inside.iter().rev().copied().find(|f| is_interpreter_s(f) && !f.function.is_empty() && self.tells(f))
     }
 
     /// The function that a part is named by, and the library's that its time was in where that is another. `whole`: its path, and on as far as

@@ -1,7 +1,9 @@
 //! Functions under the causes: of sleeps in a call that does not say what for, of what held a queue, and of two runs.
 
 use syscalls::Sysno;
+use tailsight_diagnose::cause::Subject;
 use tailsight_diagnose::functions::runtimes::Runtimes;
+use tailsight_diagnose::model::Cause;
 use tailsight_diagnose::{Category, Diagnosis, Inputs, Options, RecordingFacts, diagnose_with};
 use tailsight_lifetime::{Context, Frame, LEGS, Leg, Lifetimes, Part, PathPart, PathSpan, Role};
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples, kind};
@@ -261,4 +263,90 @@ fn the_innermost_function_of_the_program_is_named() {
     assert_eq!((run.0.as_str(), run.3.as_str()), ("CPython's interpreter", ""));
     let compiled = FrameRow { own: true, ..frame("py::report:/srv/app.py", "[jit]", "") };
     assert_eq!(named(vec![python("_PyEval_EvalFrameDefault"), compiled, python("main")]).0, "py::report:/srv/app.py");
+}
+
+/// The first cause, where each hundredth message works for 40 us more: messages come each 50 us. `stacks`: of the samples in those, one a tick in turn; in the others a
+/// sample is of the last of `frames`.
+fn first_cause(slow: &Lifetimes, frames: &[FrameRow], stacks: &[Vec<u32>]) -> Cause {
+    let mut rows: Vec<SampleRow> = vec![];
+    for message in &slow.messages {
+        match message.send_ns - message.recv_ns > 20_000 {
+            true => rows.extend(
+                (0..10u32).map(|n| sample(message.recv_ns + 4_000 * u64::from(n + 1), n % stacks.len() as u32)),
+            ),
+            false => rows.push(sample(message.recv_ns + 2_500, stacks.len() as u32)),
+        }
+    }
+    let usual = vec![frames.len() as u32 - 1];
+    let samples = Samples { rows, stacks: stacks.iter().cloned().chain([usual]).collect(), frames: frames.to_vec() };
+    diagnosed(slow, &samples, &Options { leg: Leg::Total, ..options() }).causes.swap_remove(0)
+}
+
+fn each_hundredth_works_longer() -> Lifetimes {
+    let work = |i: u64| a(0, if i.is_multiple_of(100) { 45_000 } else { 5_000 + i % 100 });
+    let parts = (0..5_000u64).map(|i| [vec![a(0, 1_000)], vec![work(i)], vec![a(0, 1_000)]]);
+    lifetimes(vec![owner(Context::Own, &[])], parts.collect())
+}
+
+/// aiohttp: what calls any task was named, for only the slow requests had come by it, and not the regular expression that had 98 %.
+#[test]
+fn of_an_interpreter_the_innermost_function_that_has_most_of_it_is_named() {
+    let python = |function: &str| frame(function, "python3.11", "3");
+    let frames =
+        ["sre_ucs1_match", "sre_match", "join_list", "TaskStepMethWrapper_call", "_PyEval_EvalFrameDefault", "main"]
+            .map(python);
+    let mut stacks = vec![vec![0, 1, 3, 4, 5]; 9];
+    stacks.push(vec![2, 3, 4, 5]);
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &stacks);
+    assert_eq!(cause.functions[0].name, "sre_ucs1_match", "{:?}", cause.functions);
+}
+
+/// Redis: "21 % in sortCommandGeneric" of 50 %, for what it called was in the list, too.
+#[test]
+fn a_function_s_part_is_said_with_all_that_it_called() {
+    let frames = ["compare", "collect", "sort", "main"].map(|name| frame(name, "server", "1"));
+    let of_usual = [vec![2, 3], vec![0, 2, 3], vec![1, 2, 3], vec![3]];
+    let slow = each_hundredth_works_longer();
+    // Ordinary messages meet all of them, so that none is named for being new.
+    let in_slow = |n: u32| {
+        if n < 2 {
+            0
+        } else if n < 6 {
+            1
+        } else {
+            2
+        }
+    };
+    let mut rows: Vec<SampleRow> = vec![];
+    for message in &slow.messages {
+        match message.send_ns - message.recv_ns > 20_000 {
+            true => rows.extend((0..10u32).map(|n| sample(message.recv_ns + 4_000 * u64::from(n + 1), in_slow(n)))),
+            false => rows.push(sample(message.recv_ns + 2_500, message.id % 4)),
+        }
+    }
+    let samples = Samples { rows, stacks: of_usual.to_vec(), frames: frames.to_vec() };
+    let d = diagnosed(&slow, &samples, &Options { leg: Leg::Total, ..options() });
+    let cause = &d.causes[0];
+    let part = |name: &str| cause.functions.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("{cause:#?}"));
+    let (sort, compare) = (part("sort"), part("compare"));
+    assert!((0.15..0.25).contains(&sort.share) && (0.95..1.06).contains(&sort.inclusive()), "{sort:#?}");
+    assert!(
+        (0.35..0.45).contains(&compare.share) && (compare.inclusive() - compare.share).abs() < 0.01,
+        "{compare:#?}"
+    );
+    let sum: f64 = cause.functions.iter().map(|f| f.share).sum();
+    // There was less of `main` alone, which is not in the list.
+    assert!((0.95..1.06).contains(&sum), "the parts are apart: {sum}");
+}
+
+/// Redis: 54 % was "requests of up to 64 bytes, which cost more", and nothing said that they sort.
+#[test]
+fn what_a_class_of_requests_costs_is_divided_by_functions() {
+    let mut slow = each_hundredth_works_longer();
+    slow.messages.iter_mut().for_each(|m| m.bytes = if m.id % 100 == 0 { 9_000 } else { 100 });
+    let frames = ["sort", "main"].map(|name| frame(name, "server", "1"));
+    let cause = first_cause(&slow, &frames, &[vec![0, 1]]);
+    assert!(matches!(cause.subject, Some(Subject::Class { .. })), "{cause:#?}");
+    assert_eq!(cause.functions[0].name, "sort", "{cause:#?}");
+    assert!(cause.functions[0].share > 0.95, "{cause:#?}");
 }
