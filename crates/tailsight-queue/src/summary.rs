@@ -1,6 +1,6 @@
 //! Percentiles of many latencies. In: latencies, ns. Out: order statistics, or why there is none; the tail as a curve.
 
-use tailsight_stats::quantile::{interval_ranks, rank};
+use tailsight_stats::quantile::{rank, samples_to_support};
 
 /// A percentile, or how many values it would have needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +31,7 @@ impl Percentile {
 /// them.
 #[must_use]
 pub fn needed(q: f64) -> usize {
-    // P(all below the percentile) = q^n, at most 2.5 %; the other side of the median needs as much.
-    let n = |q: f64| (0.025_f64.ln() / q.ln()).floor() as usize;
-    let mut n = n(q).max(n(1.0 - q)).max(2);
-    while interval_ranks(n, q, 0.95).is_none() {
-        n += 1;
-    }
-    n
+    samples_to_support(q, 0.95)
 }
 
 /// Latencies in rising order.

@@ -70,6 +70,16 @@ fn unwrapped(d: &tailsight_diagnose::Diagnosis) -> String {
     diagnosis(d, &plain(140)).replace('\n', " ")
 }
 
+/// The recorder had a server's core for 3.8 ms, and `Cost:` was silent.
+#[test]
+fn the_cost_says_what_the_recording_has_of_the_difference() {
+    let mut d = example();
+    assert!(!unwrapped(&d).contains("the recording itself"));
+    (d.causes[1].category, d.causes[1].share) = (tailsight_diagnose::Category::Profiler, 0.07);
+    let text = unwrapped(&d);
+    assert!(text.contains("the recording itself is 7.0 % of the difference"), "{text}");
+}
+
 /// A queue in front: the first sentence says what held the messages at its head, not only that there was one.
 #[test]
 fn the_first_sentence_follows_a_queue_to_its_root() {

@@ -578,6 +578,34 @@ fn a_signal_ends_each_phase_and_what_was_recorded_is_whole() {
             assert_eq!(status.code(), Some(1), "after {after_ms} ms");
         }
     }
+    // Ctrl-C lets functions get their names, and waits for the mute one; the second one does not wait.
+    let _ = fs::remove_dir_all(&out);
+    let mut recorder = tailsight(&["record", "-p", &pid, "-d", "60s", "--buffer", "8M", "-o", &out_name])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while !out.join("run.json").exists() {
+        assert!(begun.elapsed() < SOON, "no run");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let recorder_pid = Pid::from_raw(recorder.id() as i32);
+    kill(recorder_pid, Signal::SIGINT).unwrap();
+    // The run is whole before anybody is asked for names.
+    while !Run::open(&out).is_ok_and(|run| run.meta.end_ns > 0) {
+        assert!(begun.elapsed() < SOON, "the run is not whole");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    if recorder.try_wait().unwrap().is_none() {
+        let asked = Instant::now();
+        kill(recorder_pid, Signal::SIGINT).unwrap();
+        let status = recorder.wait().unwrap();
+        println!("a second one: it ended {:.1?} later: {status}", asked.elapsed());
+        assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    }
+    let run = Run::open(&out).unwrap();
+    assert!(run.meta.partial.as_deref().is_some_and(|why| why.starts_with("interrupted")), "{:?}", run.meta.partial);
     let _ = fs::remove_file(format!("/tmp/.java_pid{pid}"));
     assert!(runs > 0, "no recording began before its signal");
 }
