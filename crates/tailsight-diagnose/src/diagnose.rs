@@ -98,6 +98,9 @@ pub fn diagnose_with(
         (causes, not_significant, cause_of_row) = analysis.causes(mine);
         analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
     }
+    // Last: which functions a cause has changes its fixes.
+    let question = advice::question(options, inputs.against.map(|(name, _)| name));
+    advice::number(&mut causes, &facts.run, &question);
     let mut diagnosis = Diagnosis {
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
@@ -420,7 +423,7 @@ impl<'a> Analysis<'a> {
         phases::gaps::before(self.lifetimes, &cause.evidence, &in_row, (path, self.options.leg))
     }
 
-    /// Puts the row `not significant` before the last, and numbers the causes and their fixes.
+    /// Puts the row `not significant` before the last, and numbers the causes.
     fn rank(&self, causes: &mut Vec<Cause>, not_significant: &mut [Cause]) -> Vec<usize> {
         if !not_significant.is_empty() {
             let interval = |draws: &Draws| draws.interval_of_sum(|i| !self.is_cause(i));
@@ -437,8 +440,6 @@ impl<'a> Analysis<'a> {
         let cause_of_row = cause_of_row.collect();
         causes.iter_mut().zip(1..).for_each(|(cause, rank)| cause.rank = rank);
         not_significant.iter_mut().for_each(|cause| cause.rank = merged as u32 + 1);
-        let question = advice::question(self.options, self.inputs.against.map(|(name, _)| name));
-        advice::number(causes, &self.facts.run, &question);
         cause_of_row
     }
 

@@ -350,3 +350,28 @@ fn what_a_class_of_requests_costs_is_divided_by_functions() {
     assert_eq!(cause.functions[0].name, "sort", "{cause:#?}");
     assert!(cause.functions[0].share > 0.95, "{cause:#?}");
 }
+
+/// Where a cause had functions its fixes were made anew and had no number: `tailsight fix RUN 0`.
+#[test]
+fn the_fixes_of_a_cause_with_functions_have_their_numbers() {
+    let fsync = Frame::SleepIn { nr: Sysno::fsync as u32, uninterruptible: true, io: true };
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[fsync, Frame::Place { stack: 0 }])];
+    let parts = (0..5_000u64).map(|i| {
+        let mut service = vec![a(0, 5_000 + i % 100)];
+        service.extend(i.is_multiple_of(100).then(|| a(1, 40_000)));
+        [vec![a(0, 1_000)], service, vec![a(0, 1_000)]]
+    });
+    let slow = lifetimes(owners, parts.collect());
+    let frames = ["fsync", "write_journal", "main"].map(|name| frame(name, "server", "1"));
+    let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
+    let samples = Samples { rows, stacks: vec![vec![0, 1, 2]], frames: frames.to_vec() };
+    let path = |id, _: Leg, _: PathPart<'_>| path(&slow, id);
+    let inputs = Inputs { path: Some(&path), samples: Some(&samples), ..Inputs::default() };
+    let facts = RecordingFacts { pids: vec![41], run: "run".into(), ..RecordingFacts::default() };
+    let options = Options { leg: Leg::Total, ..options() };
+    let cause = diagnose_with(&slow, &options, &facts, &inputs).unwrap().0.causes.swap_remove(0);
+    assert!(!cause.functions.is_empty() && !cause.actions.is_empty(), "{cause:#?}");
+    for action in &cause.actions {
+        assert!(action.n > 0 && action.command.starts_with("tailsight fix run "), "{action:#?}");
+    }
+}
