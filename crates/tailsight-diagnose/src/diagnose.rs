@@ -117,7 +117,8 @@ pub fn diagnose_with(
     };
     diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
     diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
-    diagnosis.notes.extend(advice::notes::estimated(&analysis.estimates));
+    let estimated = advice::notes::estimated(&analysis.estimates, &diagnosis.causes);
+    diagnosis.notes.extend(estimated);
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     let sampled = inputs.samples.is_some_and(|samples| !samples.is_empty());
     diagnosis.notes.extend(sampled.then(|| functions::missing(&diagnosis)).flatten());

@@ -3,6 +3,9 @@
 //!
 //! In: the target's processes, the work. Out: the recorder's cores and how often its work had to hurry. Times: as named.
 //!
+//! It gives way within its scheduling group only: where the kernel divides a core among sessions (sched_autogroup_enabled) or control groups
+//! first, a group that has nothing but the recorder has as large a part as the server's.
+//!
 //! A task that is SCHED_IDLE gets next to nothing of a core that is never free. So work has a limit: what is not done by then goes on with
 //! the usual priority, and is counted. A thread of its own sees to that, for the one that waits for a core cannot.
 

@@ -7,8 +7,8 @@ use tailsight_units::format::signed_duration as human;
 
 use super::data::ADVICE;
 use super::fill;
-use crate::cause::Category;
 use crate::cause::names::Titled;
+use crate::cause::{Category, Subject};
 use crate::cohorts::focus::percent;
 use crate::estimate::{CostOfKind, Estimates};
 use crate::model::{Cause, Diagnosis};
@@ -149,16 +149,28 @@ fn compared(diagnosis: &Diagnosis, options: &Options) -> Vec<String> {
     out
 }
 
-/// What was estimated, for the reader.
-pub fn estimated(estimates: &Estimates) -> Vec<String> {
+/// From this part of the difference on a cause is worth a note on how it was estimated.
+const NOTED: f64 = 0.01;
+
+/// What was estimated, for the reader: of the causes that are worth a note. What an event costs is the slope of own time over their number,
+/// and where heavier requests have more of them it is too much; nobody is to read it as what the kernel takes.
+pub fn estimated(estimates: &Estimates, causes: &[Cause]) -> Vec<String> {
     let mut out = vec![];
-    for CostOfKind { note, cost, .. } in &estimates.costs {
+    let matters =
+        |subject: &Subject| causes.iter().any(|c| c.subject.as_ref() == Some(subject) && c.share.abs() >= NOTED);
+    for CostOfKind { note, cost, .. } in estimates.costs.iter().filter(|of| matters(&of.subject)) {
         let [low, high] = cost.ci95_ns;
         let ns = |ns: f64| human(ns.round() as i64);
-        out.push(format!("{note} {} of own time ({} to {})", ns(cost.slope_ns), ns(low), ns(high)));
+        out.push(format!(
+            "{note} {} of own time ({} to {}), with all else that grows with their number",
+            ns(cost.slope_ns),
+            ns(low),
+            ns(high)
+        ));
     }
-    if let Some(what) = estimates.classes {
-        out.push(format!("own time depends on the {what}: each message is compared with messages of the same kind"));
+    let is_class = |c: &&Cause| matches!(c.subject, Some(Subject::Class { .. }));
+    if let Some(what) = estimates.classes.filter(|_| causes.iter().find(is_class).is_some_and(|c| c.share >= NOTED)) {
+        out.push(format!("requests are told apart by their {what}: those of one kind are compared with each other"));
     }
     out
 }

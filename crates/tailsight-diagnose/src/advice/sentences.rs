@@ -63,6 +63,10 @@ impl Advisor<'_> {
             if *subject == Subject::LaterArrivals {
                 return format!("{} served later messages first", self.app);
             }
+            // It may have worked for this message, or for one before it.
+            if matches!(subject, Subject::OtherThread { .. }) && cause.category == Category::AppProcessing {
+                return format!("another thread of {} was waited for, or had its core ({})", self.app, cause.title());
+            }
             let waited = waited(cause.category, subject, &cause.frames);
             if let Some(place) = waited.filter(|_| cause.category == Category::AppProcessing) {
                 return format!("{} waited {place} before it went on", self.app);

@@ -12,6 +12,8 @@ use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, RuntimePart};
 
 /// Of a part of the time below a function, what is known there is its name.
 const MOST_OF_IT: f64 = 0.8;
+/// Points of a hundred in the parts of a function's callees from which on they are said.
+const APART: f64 = 10.0;
 /// Of a function, the part of its time that makes what it calls the same.
 const ALL_OF_IT: f64 = 0.99;
 
@@ -212,7 +214,12 @@ pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &
         (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
         (FunctionHow::More, _) => "more time than in the reference".to_owned(),
     };
-    let rest = if share > alone { format!(", {alone:.0} % without what is listed beside it") } else { String::new() };
+    // As much as it is, a few points of it make no other picture.
+    let rest = if share - alone >= APART {
+        format!(" ({:.0} % in functions that it called and that are listed, too)", share - alone)
+    } else {
+        String::new()
+    };
     let mut out = format!("{share:.0} % of {of} in {}{inside}{by}{rest}: {how}", without_arguments(&first.name));
     if let Some(of) = &first.interpreter {
         let tells = runtimes.interpreter(of).and_then(|i| i.tells_when.as_ref());

@@ -105,7 +105,7 @@ fn line(frame: &HotFrame, depth: usize, skipped: &str, style: &Style) -> String 
 fn beside(function: &FunctionPart) -> String {
     let how = match function.how {
         _ if function.waits => "waits there",
-        FunctionHow::More => "more time",
+        FunctionHow::More => "more time than in the reference",
         FunctionHow::Unexpected => "in no sample of the reference",
     };
     let does =
@@ -114,9 +114,9 @@ fn beside(function: &FunctionPart) -> String {
     let inside =
         function.inside.as_ref().map_or(String::new(), |inside| format!(" (in {})", clean(without_arguments(inside))));
     format!(
-        "  also {} {}{inside}{does}: {how}",
-        units::percent(function.inclusive().clamp(0.0, 1.0)),
-        clean(without_arguments(&function.name))
+        "  also {}{inside}{does}, {} with what it called: {how}",
+        clean(without_arguments(&function.name)),
+        units::percent(function.inclusive().clamp(0.0, 1.0))
     )
 }
 

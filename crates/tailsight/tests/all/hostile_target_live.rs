@@ -549,47 +549,57 @@ fn a_signal_ends_each_phase_and_what_was_recorded_is_whole() {
     let out = hostile.path("run");
     let pid = target.0.id().to_string();
     let out_name = out.display().to_string();
-    let mut runs = 0;
-    for after_ms in (150..1900).step_by(250) {
+    let start = |length: &str| {
         let _ = fs::remove_dir_all(&out);
-        let mut recorder = tailsight(&["record", "-p", &pid, "-d", "800ms", "--buffer", "8M", "-o", &out_name])
+        tailsight(&["record", "-p", &pid, "-d", length, "--buffer", "8M", "-o", &out_name])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(after_ms));
+            .unwrap()
+    };
+    let records = || {
+        let begun = Instant::now();
+        while !out.join("run.json").exists() {
+            assert!(begun.elapsed() < SOON, "no run");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let interrupted = |when: &str| {
+        let run = Run::open(&out).unwrap();
+        let partial = run.meta.partial.as_deref().unwrap_or("interrupted");
+        assert!(run.meta.end_ns > 0 && partial.starts_with("interrupted"), "{when}: {partial}");
+    };
+    let ended = |mut recorder: Child, when: &str| {
         let asked = Instant::now();
         kill(Pid::from_raw(recorder.id() as i32), Signal::SIGTERM).unwrap();
         let status = recorder.wait().unwrap();
         let took = asked.elapsed();
         let mut said = String::new();
         std::io::Read::read_to_string(&mut recorder.stderr.take().unwrap(), &mut said).unwrap();
-        println!("after {after_ms} ms: it ended {took:.1?} after the signal: {status}");
+        println!("{when}: it ended {took:.1?} after the signal: {status}");
         // A second where the recorder has a core; a busy machine gives it one later.
-        assert!(took < Duration::from_secs(5), "after {after_ms} ms: {took:?}");
+        assert!(took < Duration::from_secs(5), "{when}: {took:?}");
         if out.exists() {
-            assert_eq!(status.code(), Some(0), "after {after_ms} ms: {said}");
-            let run = Run::open(&out).unwrap();
-            let partial = run.meta.partial.as_deref().unwrap_or("interrupted");
-            assert!(run.meta.end_ns > 0 && partial.starts_with("interrupted"), "after {after_ms} ms: {partial}");
-            runs += 1;
+            assert_eq!(status.code(), Some(0), "{when}: {said}");
+            interrupted(when);
         } else {
-            assert!(said.contains("nothing was recorded"), "after {after_ms} ms: {said}");
-            assert_eq!(status.code(), Some(1), "after {after_ms} ms");
+            assert!(said.contains("nothing was recorded"), "{when}: {said}");
+            assert_eq!(status.code(), Some(1), "{when}");
         }
+    };
+    for after_ms in (150..1900).step_by(250) {
+        let recorder = start("800ms");
+        std::thread::sleep(Duration::from_millis(after_ms));
+        ended(recorder, &format!("after {after_ms} ms"));
     }
+    let recorder = start("60s");
+    records();
+    ended(recorder, "recording");
+    assert!(out.exists(), "what was recorded is kept");
     // Ctrl-C lets functions get their names, and waits for the mute one; the second one does not wait.
-    let _ = fs::remove_dir_all(&out);
-    let mut recorder = tailsight(&["record", "-p", &pid, "-d", "60s", "--buffer", "8M", "-o", &out_name])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut recorder = start("60s");
+    records();
     let begun = Instant::now();
-    while !out.join("run.json").exists() {
-        assert!(begun.elapsed() < SOON, "no run");
-        std::thread::sleep(Duration::from_millis(20));
-    }
     let recorder_pid = Pid::from_raw(recorder.id() as i32);
     kill(recorder_pid, Signal::SIGINT).unwrap();
     // The run is whole before anybody is asked for names.
@@ -604,8 +614,6 @@ fn a_signal_ends_each_phase_and_what_was_recorded_is_whole() {
         println!("a second one: it ended {:.1?} later: {status}", asked.elapsed());
         assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     }
-    let run = Run::open(&out).unwrap();
-    assert!(run.meta.partial.as_deref().is_some_and(|why| why.starts_with("interrupted")), "{:?}", run.meta.partial);
+    interrupted("a second one");
     let _ = fs::remove_file(format!("/tmp/.java_pid{pid}"));
-    assert!(runs > 0, "no recording began before its signal");
 }
