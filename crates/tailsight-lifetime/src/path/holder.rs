@@ -10,14 +10,13 @@
 //! did not depend on the lock: that it had the lock just then is a random look at how much of its stretch it has it. So all
 //! of its stretch counts where the look found the lock held and none of it elsewhere, which is right on average.
 
-use rustc_hash::FxHashSet;
 use tailsight_kernel::syscalls;
 
 use super::owners::sleep_frame;
 use crate::model::Frame;
 use crate::scan::Scan;
 use crate::timelines::busy_periods;
-use crate::timelines::threads::{Sleep, State, Thread, ThreadInterval, Threads, Waker};
+use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 
 /// How many sleepers that wait for each other are followed.
 const DEPTH: u32 = 8;
@@ -87,33 +86,6 @@ pub fn last_waker(intervals: &[ThreadInterval], at: usize) -> Option<(Waker, u64
         sleep = next;
     }
     ended_by(at)
-}
-
-/// Where threads wait for a lock with a time limit, again and again: an interpreter's lock (CPython's: 5 ms), or a monitor of a JVM. Whoever
-/// has one of those gives it back before it waits for its client (a monitor may be held in a sleep, or while another server is asked). By place
-/// in the program.
-pub fn places_of_retries(threads: &Threads) -> FxHashSet<u32> {
-    let mut places = FxHashSet::default();
-    for Thread { intervals, .. } in threads.timelines() {
-        for (at, interval) in intervals.iter().enumerate() {
-            let State::Sleeping { how } = interval.state else { continue };
-            if how.place != 0 && !places.contains(&how.place) && is_tried_again(intervals, at, how) {
-                places.insert(how.place);
-            }
-        }
-    }
-    places
-}
-
-/// Whether a time limit ended the sleep that is the interval `at`, and the thread did nothing but sleep so once more.
-fn is_tried_again(intervals: &[ThreadInterval], at: usize, how: Sleep) -> bool {
-    let by_timer = || intervals.get(at + 1).and_then(|next| next.waker).is_some_and(|waker| waker.timer);
-    if !is_lock(how) || !by_timer() {
-        return false;
-    }
-    let (ran, next) = ran_after(intervals, at);
-    let same = |again: Sleep| again.nr == how.nr && again.place == how.place;
-    ran <= TRY_NS && matches!(intervals.get(next).map(|s| s.state), Some(State::Sleeping { how }) if same(how))
 }
 
 /// How long the thread was on a core between the sleep that is the interval `sleep` and its next one, ns, and which interval that is.

@@ -4,7 +4,7 @@
 //! each with its owner ([`owners`]). Before the hand-off a message is on its receive core. After it, it follows the thread that received
 //! (or answered) it: where that thread ran, what ran on the core for which it waited, and what it waited for while it slept.
 
-pub(crate) mod holder;
+mod holder;
 pub mod owners;
 pub mod pieces;
 pub mod walk;

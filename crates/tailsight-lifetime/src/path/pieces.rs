@@ -111,8 +111,9 @@ pub struct Focus {
     pub(super) because: Option<Frame>,
     /// Where in the program that sleep was, if it was in a call in which servers wait for work; 0: not known.
     pub(super) place: u32,
-    /// That sleep was a wait for a lock which is given back before its holder waits for a client.
-    pub(super) given_back: bool,
+    /// That sleep was a wait for a lock that is tried for again when a time limit is over: CPython's, or a monitor of a JVM. Whoever has one
+    /// of those gives it back before it waits for its client; a monitor may be held in a sleep, or while another server is asked.
+    pub(super) tried_again: bool,
     /// Other threads that are known to have worked for this message, each with a time at which it did.
     pub(super) mine: [(u32, u64); 2],
     /// A sleep of the thread that began before this was a wait for work.
@@ -147,7 +148,7 @@ impl Focus {
             setup: false,
             because: None,
             place: 0,
-            given_back: false,
+            tried_again: false,
             mine: [(0, 0); 2],
             since: 0,
             until: 0,

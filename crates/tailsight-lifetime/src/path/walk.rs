@@ -296,12 +296,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
                 let place = if focus.because.is_none() && waits { place } else { focus.place };
-                let given_back = match focus.because {
-                    None => tried_again || self.scan.retried.contains(&how.place),
-                    Some(_) => focus.given_back,
-                };
+                let tried_again = if focus.because.is_none() { tried_again } else { focus.tried_again };
                 let because = focus.because.or(why);
-                let focus = Focus { because, place, given_back, followed: true, until: ended, ..focus };
+                let focus = Focus { because, place, tried_again, followed: true, until: ended, ..focus };
                 return self.follow_waker(waker.tid, (from, to), focus, (how, depth + 1));
             }
             // A thread that waited for this message would have been woken by the hand-off.
@@ -336,7 +333,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         let owner = match focus.because {
             None if ahead => self.owners.ahead_asleep(how, by),
             // It waited for its client, and had the lock only after that; who had it meanwhile is not known.
-            Some(because) if focus.given_back && syscalls::polls(how.nr) && !matches!(by, Some(Frame::Peer { .. })) => {
+            Some(because)
+                if focus.tried_again && syscalls::polls(how.nr) && !matches!(by, Some(Frame::Peer { .. })) =>
+            {
                 self.owners.single(because)
             }
             // The thread for which the message waits sleeps, too.

@@ -16,7 +16,6 @@ use crate::messages::requests::Framing;
 use crate::messages::turns::Turns;
 use crate::messages::{Extra, Found, overtaken, udp_order};
 use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags};
-use crate::path::holder;
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::cores::Core;
 use crate::timelines::tree::{NodeId, Tree};
@@ -57,7 +56,6 @@ impl Scanner<'_> {
         Scan {
             tree: self.tree,
             cores: self.cores,
-            retried: holder::places_of_retries(&self.threads),
             threads: self.threads,
             busy_periods,
             messages,

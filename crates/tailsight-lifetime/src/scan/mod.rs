@@ -87,8 +87,6 @@ pub struct Scan {
     pub loops: FxHashSet<u32>,
     /// Threads that slept in a call in which threads wait for data or work, once at least.
     pub polled: FxHashSet<u32>,
-    /// Where in the program threads wait for an interpreter's lock ([`crate::path::holder::places_of_retries`]).
-    pub retried: FxHashSet<u32>,
     /// Classes of requests.
     pub classes: Vec<RequestClass>,
     /// How many requests were parsed, with a protocol.

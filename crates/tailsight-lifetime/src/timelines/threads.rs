@@ -277,11 +277,6 @@ impl Threads {
         (!thread.intervals.is_empty()).then_some(thread)
     }
 
-    /// The timelines of the target's threads.
-    pub fn timelines(&self) -> impl Iterator<Item = &Thread> {
-        self.known.iter().filter(|known| known.target).map(|known| &known.timeline)
-    }
-
     /// When a thread of the target fell asleep in such a system call, in order.
     pub fn slept_in(&self, tid: u32, call: impl Fn(u32) -> bool) -> Vec<u64> {
         let intervals = self.get(tid).map_or(&[][..], |t| &t.intervals);

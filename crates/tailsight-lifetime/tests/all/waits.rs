@@ -638,27 +638,31 @@ fn an_event_loop_whose_answer_another_thread_hands_back_waits_for_that_one() {
     assert!(path.contains(&(300_060, 900_000, works.into())), "{path:?}");
 }
 
+/// ONE waits for a lock from 60 on, with a time limit that is over at 5 ms; `gap` later it tries again, and is woken at 8 ms.
+fn tries_again(gap: u64) -> Vec<Event> {
+    vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(60, ONE, 0, FUTEX),
+        switch(5_000_010, 0, ONE, 0),
+        switch(5_000_010 + gap, ONE, 0, FUTEX),
+        switch(8_000_010, 0, ONE, 0),
+        send(8_000_100, A, ONE),
+    ]
+}
+
+/// The end of that time limit.
+fn expires() -> Vec<Event> {
+    let timer = |ts, kind| event(ts, kind, LOCAL_TIMER, 0, [0, 0, 0]);
+    vec![timer(4_999_998, Kind::VectorEntry), waking(5_000_000, 0, ONE), timer(5_000_002, Kind::VectorExit)]
+}
+
 /// CPython waits for its interpreter's lock 5 ms at a time. Only the last of these waits is ended by the thread that had it all along.
 #[test]
 fn tries_for_a_lock_with_a_time_limit_wait_for_who_ends_the_last_one() {
-    let expires = |ts| {
-        let timer = |ts, kind| event(ts, kind, LOCAL_TIMER, 0, [0, 0, 0]);
-        vec![timer(ts - 2, Kind::VectorEntry), waking(ts, 0, ONE), timer(ts + 2, Kind::VectorExit)]
-    };
-    let waits = |gap: u64| {
-        vec![
-            switch(5, 0, ONE, 0),
-            recv(20, A, ONE),
-            switch(60, ONE, 0, FUTEX),
-            switch(5_000_010, 0, ONE, 0),
-            switch(5_000_010 + gap, ONE, 0, FUTEX),
-            switch(8_000_010, 0, ONE, 0),
-            send(8_000_100, A, ONE),
-        ]
-    };
     let holds = vec![switch(6, 0, TWO, 0), waking(8_000_000, TWO, ONE)];
     let path_with = |gap| {
-        let analysis = analyse(vec![waits(gap), holds.clone(), [request(10, A), expires(5_000_000)].concat()]);
+        let analysis = analyse(vec![tries_again(gap), holds.clone(), [request(10, A), expires()].concat()]);
         path(&analysis, 20, Leg::Service)
     };
     let held = "sibling:two/sleep:futex";
@@ -674,19 +678,6 @@ fn tries_for_a_lock_with_a_time_limit_wait_for_who_ends_the_last_one() {
 /// that ended the last try had got the lock since.
 #[test]
 fn nobody_waits_for_a_client_with_an_interpreter_s_lock() {
-    let expires = |ts| {
-        let timer = |ts, kind| event(ts, kind, LOCAL_TIMER, 0, [0, 0, 0]);
-        vec![timer(ts - 2, Kind::VectorEntry), waking(ts, 0, ONE), timer(ts + 2, Kind::VectorExit)]
-    };
-    let waits = vec![
-        switch(5, 0, ONE, 0),
-        recv(20, A, ONE),
-        switch(60, ONE, 0, FUTEX),
-        switch(5_000_010, 0, ONE, 0),
-        switch(5_030_010, ONE, 0, FUTEX),
-        switch(8_000_010, 0, ONE, 0),
-        send(8_000_100, A, ONE),
-    ];
     // It serves a connection of its own from before until after, and waits for that one's next part meanwhile.
     let serves = vec![
         switch(6, 0, TWO, 0),
@@ -697,8 +688,8 @@ fn nobody_waits_for_a_client_with_an_interpreter_s_lock() {
         waking(8_000_000, TWO, ONE),
         send(8_000_050, B, TWO),
     ];
-    let requests = [request(10, A), request(12, B), expires(5_000_000)].concat();
-    let path = path(&analyse(vec![waits, serves, requests]), 20, Leg::Service);
+    let requests = [request(10, A), request(12, B), expires()].concat();
+    let path = path(&analyse(vec![tries_again(30_000), serves, requests]), 20, Leg::Service);
     let held =
         |at: u64| path.iter().find(|(from, to, _)| (*from..*to).contains(&at)).map(|(_, _, owner)| owner.as_str());
     assert_eq!(held(500_000), Some("sibling:two/sleep:futex/serving"), "it may have had it: {path:?}");
