@@ -11,7 +11,6 @@ use libipt::error::{PtError, PtErrorCode};
 use libipt::insn::Class;
 use rustc_hash::FxHashMap;
 use tailsight_output::input::{Links, open_regular};
-use tailsight_symbolise::reader::MOST_FILE_BYTES;
 
 use crate::Error;
 use crate::blocks::{Block, Blocks, Cached, Clocks, Happening, Libipt, LibiptEvents, Lost, Packets, Told};
@@ -404,7 +403,8 @@ impl<'a, B: Blocks> Flow<'a, B> {
         let bytes = self.setting.memory.find(self.task.0, ip, self.ns).and_then(|region| {
             let path = self.setting.memory.modules[region.module as usize].path.as_deref()?;
             let mut bytes = [0; 4];
-            let (file, _) = open_regular(path, Links::Follow, MOST_FILE_BYTES).ok()?;
+            // However large: a few bytes of it are read.
+            let (file, _) = open_regular(path, Links::Follow, u64::MAX).ok()?;
             std::os::unix::fs::FileExt::read_at(&file, &mut bytes, region.at + (ip - region.start)).ok()?;
             Some(bytes)
         });

@@ -10,7 +10,6 @@ use std::path::Path;
 use iced_x86::{Code as Opcode, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 use rustc_hash::FxHashMap;
 use tailsight_output::input::{Links, open_regular};
-use tailsight_symbolise::reader::MOST_FILE_BYTES;
 
 use crate::memory::{Memory, Region};
 
@@ -198,7 +197,8 @@ impl<'a> Code<'a> {
         let memory = self.memory;
         let file = self.files.entry(module).or_insert_with(|| {
             let path = memory.modules[module as usize].path.as_deref()?;
-            open_regular(path, Links::Follow, MOST_FILE_BYTES).ok().map(|(file, _)| file)
+            // However large: a few bytes of it are read.
+            open_regular(path, Links::Follow, u64::MAX).ok().map(|(file, _)| file)
         });
         let mut bytes = vec![0; (LONGEST + LONGEST_INSTRUCTION).min(usize::try_from(end - ip).unwrap_or(usize::MAX))];
         let n = file.as_ref()?.read_at(&mut bytes, at + (ip - start)).ok()?;

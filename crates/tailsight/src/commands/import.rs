@@ -24,6 +24,9 @@ pub fn run(args: &Import) -> anyhow::Result<Exit> {
         anyhow::bail!("{} is a Tailsight run; import takes a perf.data", args.file.display());
     }
     let output = Output { dir: &args.out, shared: args.into_shared, version: env!("CARGO_PKG_VERSION") };
+    // Before this process may start nothing any more.
+    let reader = Reader::start();
+    give_up_rights();
     if args.file.is_file() && Script::is_one(&args.file) {
         if args.with.is_some() {
             anyhow::bail!(
@@ -37,9 +40,6 @@ pub fn run(args: &Import) -> anyhow::Result<Exit> {
     let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".debug"));
     let places =
         Places { roots: args.root.clone(), kernel: args.kernel.clone(), kallsyms: args.kallsyms.clone(), cache: home };
-    // Before this process may start nothing any more.
-    let reader = Reader::start();
-    give_up_rights();
     let recording = Recording::open_with(&args.file, &places, reader)?;
     let imported = match &args.with {
         None => import::alone(&recording, output)?,
