@@ -39,7 +39,8 @@ fn is_part_of(from: &Cause, to: &Cause, larger: bool) -> bool {
     }
     let same_runtime =
         from.category == Category::Runtime && to.category == Category::Runtime && from.title() == to.title();
-    if same_runtime && main(from).is_none_or(|of| !of.1) && main(to).is_none_or(|of| !of.1) {
+    let waits = |cause: &Cause| main(cause).is_some_and(|(_, waits)| waits);
+    if same_runtime && waits(from) == waits(to) {
         return larger;
     }
     let same_function = main(from).zip(main(to)).is_some_and(|(from, to)| from == to && !from.1);
@@ -112,5 +113,12 @@ mod tests {
             cause(Category::Runtime, Subject::Runtime { of: "Java".into(), does: does.into() }, ns, "collect", false)
         };
         assert_eq!(pairs(&[of(5, "collecting garbage"), of(3, "collecting garbage"), of(2, "compiling")]), [(1, 0)]);
+        // Go: its monitor was waited for as the holder of a lock, and as what the request slept in.
+        let waits = |ns| {
+            let subject = Subject::Runtime { of: "Go".into(), does: "waiting".into() };
+            cause(Category::Runtime, subject, ns, "runtime.sysmon", true)
+        };
+        let works = Cause { functions: vec![], ..waits(1) };
+        assert_eq!(pairs(&[waits(5), waits(3), works]), [(1, 0)], "work and waits are two");
     }
 }

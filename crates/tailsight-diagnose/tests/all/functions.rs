@@ -265,20 +265,20 @@ fn the_innermost_function_of_the_program_is_named() {
     assert_eq!(named(vec![python("_PyEval_EvalFrameDefault"), compiled, python("main")]).0, "py::report:/srv/app.py");
 }
 
-/// The first cause, where each hundredth message works for 40 us more: messages come each 50 us. `stacks`: of the samples in those, one a tick in turn; in the others a
-/// sample is of the last of `frames`.
-fn first_cause(slow: &Lifetimes, frames: &[FrameRow], stacks: &[Vec<u32>]) -> Cause {
+/// The first cause, where each hundredth message works for 40 us more: messages come each 50 us. Of the ten samples in each of those the stacks
+/// are `of_slow` in turn; the others have one each, `of_usual` in turn.
+fn first_cause(slow: &Lifetimes, frames: &[FrameRow], of_slow: &[Vec<u32>], of_usual: &[Vec<u32>]) -> Cause {
     let mut rows: Vec<SampleRow> = vec![];
     for message in &slow.messages {
-        match message.send_ns - message.recv_ns > 20_000 {
-            true => rows.extend(
-                (0..10u32).map(|n| sample(message.recv_ns + 4_000 * u64::from(n + 1), n % stacks.len() as u32)),
-            ),
-            false => rows.push(sample(message.recv_ns + 2_500, stacks.len() as u32)),
+        if message.send_ns - message.recv_ns > 20_000 {
+            let at = |n: usize| message.recv_ns + 4_000 * (n as u64 + 1);
+            rows.extend((0..10).map(|n| sample(at(n), (n % of_slow.len()) as u32)));
+        } else {
+            let stack = of_slow.len() + message.id as usize % of_usual.len();
+            rows.push(sample(message.recv_ns + 2_500, stack as u32));
         }
     }
-    let usual = vec![frames.len() as u32 - 1];
-    let samples = Samples { rows, stacks: stacks.iter().cloned().chain([usual]).collect(), frames: frames.to_vec() };
+    let samples = Samples { rows, stacks: [of_slow, of_usual].concat(), frames: frames.to_vec() };
     diagnosed(slow, &samples, &Options { leg: Leg::Total, ..options() }).causes.swap_remove(0)
 }
 
@@ -297,7 +297,7 @@ fn of_an_interpreter_the_innermost_function_that_has_most_of_it_is_named() {
             .map(python);
     let mut stacks = vec![vec![0, 1, 3, 4, 5]; 9];
     stacks.push(vec![2, 3, 4, 5]);
-    let cause = first_cause(&each_hundredth_works_longer(), &frames, &stacks);
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &stacks, &[vec![5]]);
     assert_eq!(cause.functions[0].name, "sre_ucs1_match", "{:?}", cause.functions);
 }
 
@@ -305,28 +305,13 @@ fn of_an_interpreter_the_innermost_function_that_has_most_of_it_is_named() {
 #[test]
 fn a_function_s_part_is_said_with_all_that_it_called() {
     let frames = ["compare", "collect", "sort", "main"].map(|name| frame(name, "server", "1"));
-    let of_usual = [vec![2, 3], vec![0, 2, 3], vec![1, 2, 3], vec![3]];
-    let slow = each_hundredth_works_longer();
+    let (sort, compare, collect) = (vec![2, 3], vec![0, 2, 3], vec![1, 2, 3]);
+    let of_slow: Vec<Vec<u32>> = [(2, &sort), (4, &compare), (4, &collect)]
+        .into_iter()
+        .flat_map(|(n, stack)| std::iter::repeat_n(stack.clone(), n))
+        .collect();
     // Ordinary messages meet all of them, so that none is named for being new.
-    let in_slow = |n: u32| {
-        if n < 2 {
-            0
-        } else if n < 6 {
-            1
-        } else {
-            2
-        }
-    };
-    let mut rows: Vec<SampleRow> = vec![];
-    for message in &slow.messages {
-        match message.send_ns - message.recv_ns > 20_000 {
-            true => rows.extend((0..10u32).map(|n| sample(message.recv_ns + 4_000 * u64::from(n + 1), in_slow(n)))),
-            false => rows.push(sample(message.recv_ns + 2_500, message.id % 4)),
-        }
-    }
-    let samples = Samples { rows, stacks: of_usual.to_vec(), frames: frames.to_vec() };
-    let d = diagnosed(&slow, &samples, &Options { leg: Leg::Total, ..options() });
-    let cause = &d.causes[0];
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &of_slow, &[sort, compare, collect, vec![3]]);
     let part = |name: &str| cause.functions.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("{cause:#?}"));
     let (sort, compare) = (part("sort"), part("compare"));
     assert!((0.15..0.25).contains(&sort.share) && (0.95..1.06).contains(&sort.inclusive()), "{sort:#?}");
@@ -345,7 +330,7 @@ fn what_a_class_of_requests_costs_is_divided_by_functions() {
     let mut slow = each_hundredth_works_longer();
     slow.messages.iter_mut().for_each(|m| m.bytes = if m.id % 100 == 0 { 9_000 } else { 100 });
     let frames = ["sort", "main"].map(|name| frame(name, "server", "1"));
-    let cause = first_cause(&slow, &frames, &[vec![0, 1]]);
+    let cause = first_cause(&slow, &frames, &[vec![0, 1]], &[vec![1]]);
     assert!(matches!(cause.subject, Some(Subject::Class { .. })), "{cause:#?}");
     assert_eq!(cause.functions[0].name, "sort", "{cause:#?}");
     assert!(cause.functions[0].share > 0.95, "{cause:#?}");

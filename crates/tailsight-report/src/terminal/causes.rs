@@ -13,7 +13,8 @@ use tailsight_lifetime::Role;
 use super::text::{bar, clean, cut, paint, wrap};
 use super::{Style, units};
 
-const SMALL: f64 = 0.01;
+/// Causes of less than this share are folded into one row, and not worth a word elsewhere.
+pub(super) const SMALL: f64 = 0.01;
 const MAX_ROWS: usize = 10;
 /// Rows that are not significant and are named all the same.
 const CHANCE: usize = 3;

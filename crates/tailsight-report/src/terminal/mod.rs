@@ -396,14 +396,11 @@ pub(crate) fn cost(d: &Diagnosis, run: Option<&RunMeta>) -> String {
         }
     }
     let of_difference: f64 = d.causes.iter().filter(|c| c.category == Category::Profiler).map(|c| c.share).sum();
-    if of_difference >= LEAST_COST {
+    if of_difference >= causes::SMALL {
         text += &format!("; the recording itself is {} of the difference", units::percent(of_difference));
     }
     text
 }
-
-/// From this part of the difference on the recording is said to be in it.
-const LEAST_COST: f64 = 0.01;
 
 /// Two or three steps: the first cause's fix, unless a proposed step contains it already, then what the diagnosis proposes.
 fn next_steps(d: &Diagnosis) -> Vec<&str> {
