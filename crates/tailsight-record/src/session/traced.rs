@@ -344,8 +344,10 @@ fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Bin
         false => started.into_iter().collect(),
     };
     for path in candidates {
-        if let Ok((file, _)) = open_regular(&path, Links::Follow, MOST_FILE_BYTES) {
-            return Ok(vec![Binary { path, file, name }]);
+        match open_regular(&path, Links::Follow, MOST_FILE_BYTES) {
+            Ok((file, _)) => return Ok(vec![Binary { path, file, name }]),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => return Err(format!("{}: {e}", path.display())),
         }
     }
     let listed: Vec<String> = others.into_iter().take(8).collect();
@@ -526,7 +528,7 @@ mod tests {
                 || said("no-such-file", "f").contains("it has ")
         );
         assert!(said("/no/such/file", "f").contains("there is no file"));
-        assert!(said("/dev/null", "f").contains("there is no file"), "no regular file");
+        assert!(said("/dev/null", "f").contains("/dev/null: it is no regular file"));
         let libc = plan("libc", "malloc").or_else(|_| plan("libc.so.6", "malloc"));
         assert!(libc.is_ok_and(|p| p.functions[0].name == "malloc"));
     }
