@@ -1,6 +1,10 @@
-//! How the kernel schedules a task: after all else, or as usual.
+//! How the kernel schedules a task, or a session: after all else, or as usual.
 //!
 //! In: a thread or a process, 0 for the calling thread. Out: whether the kernel does it.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Lets a task run only where nothing else wants the core.
 pub fn give_way(task: u32) -> bool {
@@ -22,4 +26,44 @@ fn set_policy(task: u32, policy: libc::c_int) -> bool {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads the structure.
     i32::try_from(task).is_ok_and(|task| unsafe { libc::sched_setscheduler(task, policy, &raw const parameter) } == 0)
+}
+
+/// The scheduling group of a session (autogroup in sched(7)). Where the kernel makes such groups it divides a core among them first, and what
+/// a task's own policy says counts within its group only: a SCHED_IDLE task that is alone in its session has as much of a core as a server in another.
+#[derive(Debug)]
+pub struct SessionGroup {
+    file: File,
+    gives_way: AtomicBool,
+}
+
+impl SessionGroup {
+    /// The group of the calling process's session, where the kernel makes such groups. All processes of the session are in it.
+    pub fn own() -> Option<SessionGroup> {
+        let enabled = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?;
+        let file = OpenOptions::new().write(true).open("/proc/self/autogroup").ok()?;
+        (enabled.trim() == "1").then(|| SessionGroup { file, gives_way: AtomicBool::new(false) })
+    }
+
+    /// Gives it the least weight beside other groups.
+    pub fn give_way(&self) {
+        self.set(true);
+    }
+
+    /// Gives it the usual weight.
+    pub fn as_usual(&self) {
+        self.set(false);
+    }
+
+    /// Whether it has the least weight.
+    pub fn gives_way(&self) -> bool {
+        self.gives_way.load(Ordering::Relaxed)
+    }
+
+    /// Without CAP_SYS_ADMIN the kernel takes one change in a tenth of a second. One that it refuses is made the next time that it is asked for.
+    fn set(&self, gives_way: bool) {
+        let nice: &[u8] = if gives_way { b"19" } else { b"0" };
+        if self.gives_way() != gives_way && (&self.file).write_all(nice).is_ok() {
+            self.gives_way.store(gives_way, Ordering::Relaxed);
+        }
+    }
 }

@@ -479,7 +479,7 @@ impl<'a> Analysis<'a> {
         let (divided, ()) =
             rayon::join(|| roots.map(|roots| search.roots(roots, classification)), || search.fill(causes, &row_of));
         if let Some(divided) = divided {
-            functions::roots::say(causes, &divided, &self.options.runtimes);
+            functions::roots::say(causes, &divided, &search.advisor, &self.options.runtimes);
         }
     }
 

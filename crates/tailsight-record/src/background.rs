@@ -3,8 +3,9 @@
 //!
 //! In: the target's processes, the work. Out: the recorder's cores and how often its work had to hurry. Times: as named.
 //!
-//! It gives way within its scheduling group only: where the kernel divides a core among sessions (sched_autogroup_enabled) or control groups
-//! first, a group that has nothing but the recorder has as large a part as the server's.
+//! It gives way within its scheduling group only. Where the kernel divides a core among sessions first (sched_autogroup_enabled), a recorder in
+//! a session of its own gives that the least weight; where it divides a core among control groups, the recorder's has as large a part as the
+//! server's.
 //!
 //! A task that is SCHED_IDLE gets next to nothing of a core that is never free. So work has a limit: what is not done by then goes on with
 //! the usual priority, and is counted. A thread of its own sees to that, for the one that waits for a core cannot.
@@ -17,7 +18,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use tailsight_trace::meta;
 
-use tailsight_confine::priority;
+use tailsight_confine::priority::{self, SessionGroup};
 
 use crate::confine;
 use crate::procfs;
@@ -39,6 +40,17 @@ struct Shared {
     stop: Stop,
     /// The thread that works.
     worker: AtomicI32,
+    /// The scheduling group of the recorder's session, where it has one of its own.
+    group: Option<Arc<SessionGroup>>,
+}
+
+impl Shared {
+    /// The session has its usual part of a core; until the next work begins.
+    fn raise_group(&self) {
+        if let Some(group) = &self.group {
+            group.as_usual();
+        }
+    }
 }
 
 /// The recorder's place among the host's tasks, for the calling thread; what it changed comes back when it is dropped.
@@ -55,8 +67,9 @@ pub struct Background {
 
 impl Background {
     /// Nothing changes yet. Work gives way to nothing when `stop` is set: it is waited for.
-    pub fn begin(stop: &Stop) -> Background {
-        let shared = Arc::new(Shared { stop: stop.clone(), ..Shared::default() });
+    /// `group`: that of a session of the recorder's own.
+    pub fn begin(stop: &Stop, group: Option<Arc<SessionGroup>>) -> Background {
+        let shared = Arc::new(Shared { stop: stop.clone(), group, ..Shared::default() });
         shared.worker.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         let (seen, watch_tid) = (Arc::clone(&shared), Arc::new(AtomicI32::new(0)));
         let tid = Arc::clone(&watch_tid);
@@ -90,8 +103,16 @@ impl Background {
         // First: from the next call on this thread may not get a core for long.
         self.shared.due_ns.store(now_ns() + limit.as_nanos() as u64, Ordering::Release);
         let work = Work { shared: Some(Arc::clone(&self.shared)) };
+        if let Some(group) = &self.shared.group {
+            group.give_way();
+        }
         priority::give_way(0);
         work
+    }
+
+    /// What cannot wait comes: until the next work begins, the session has its usual part of a core.
+    pub fn as_usual(&self) {
+        self.shared.raise_group();
     }
 
     /// For run.json.
@@ -100,6 +121,7 @@ impl Background {
             cores: self.used.clone(),
             apart: self.used.len() < self.own.len(),
             idle: self.watch.is_some(),
+            own_session: self.watch.is_some() && self.shared.group.is_some(),
             hurried: self.shared.hurried.load(Ordering::Relaxed),
             ..meta::Placement::default()
         }
@@ -156,6 +178,7 @@ fn watch(shared: &Shared) {
         }
         // Again and again until the work is done: it may give way only after its limit.
         priority::as_usual(shared.worker.load(Ordering::Relaxed).cast_unsigned());
+        shared.raise_group();
         shared.hurried.fetch_add(u64::from(due_ns != raised_ns), Ordering::Relaxed);
         raised_ns = due_ns;
     }
@@ -232,7 +255,7 @@ mod tests {
 
     #[test]
     fn work_gives_way_until_its_end_or_its_limit() {
-        let background = Background::begin(&Stop::default());
+        let background = Background::begin(&Stop::default(), None);
         let work = background.work(Duration::from_secs(60));
         assert_eq!(policy(), if priority::may_be_raised() { libc::SCHED_IDLE } else { libc::SCHED_OTHER });
         drop(work);
@@ -256,7 +279,7 @@ mod tests {
     #[test]
     fn the_cores_come_back() {
         let before = affinity();
-        let mut background = Background::begin(&Stop::default());
+        let mut background = Background::begin(&Stop::default(), None);
         background.avoid(&[], &before[..1]);
         assert_eq!(affinity(), if before.len() > 1 { &before[1..] } else { &before[..] });
         assert_eq!(background.said().apart, before.len() > 1);

@@ -235,6 +235,8 @@ pub struct Placement {
     pub apart: bool,
     /// Whether its work gave way to every other task (SCHED_IDLE).
     pub idle: bool,
+    /// Whether the kernel divides cores among sessions first, and the recorder's own had the least weight.
+    pub own_session: bool,
     /// How often work waited so long for a core that it went on with the usual priority.
     pub hurried: u64,
     /// How often events were moved with the usual priority because a buffer was nearly full.

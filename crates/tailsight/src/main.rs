@@ -27,6 +27,7 @@ mod page_server;
 mod pipeline;
 mod reference;
 mod schemas;
+mod session;
 mod stop;
 
 use std::process::ExitCode;

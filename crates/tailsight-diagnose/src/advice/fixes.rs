@@ -12,6 +12,8 @@ use crate::cohorts::focus::percent;
 use crate::model::{Action, Cause, FunctionPart};
 use crate::{Options, glob};
 
+/// The least part of what held a queue for which its fixes are the queue's.
+const MOSTLY: f64 = 0.5;
 /// Before a command that misses values.
 pub const TO_FILL_IN: &str = "fill in: ";
 
@@ -19,10 +21,12 @@ impl Advisor<'_> {
     /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`
     /// can make; [`number`] gives them their numbers.
     pub fn fixes(&self, cause: &Cause) -> (Vec<String>, Vec<Action>) {
-        let (mut lines, mut actions) = (vec![], vec![]);
         let Some(advice) = ADVICE.categories.get(&cause.category).filter(|_| cause.deviation_ns > 0) else {
-            return (lines, actions);
+            return (vec![], vec![]);
         };
+        // What held a queue comes before what makes a queue shorter.
+        let (mut lines, mut actions) = self.held_by(cause).map(|held_by| self.fixes(&held_by)).unwrap_or_default();
+        let of_what_held = !lines.is_empty();
         let base = base(cause);
         let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, &base);
         let each_ns = cause.deviation_ns as f64 * self.focus_messages as f64 / cause.messages.max(1) as f64;
@@ -32,6 +36,7 @@ impl Advisor<'_> {
                 && (f.only.is_empty() || is(&f.only))
                 && !is(&f.except)
                 && (f.each_us.is_empty() || f.each_us.iter().any(in_range))
+                && !(of_what_held && f.once_named.is_some())
         };
         // In the order of the data, but what changes how the whole application is scheduled comes last.
         let mut fitting: Vec<&Fix> = advice.fix.iter().filter(fits).collect();
@@ -44,6 +49,21 @@ impl Advisor<'_> {
                 .extend(action.filter(|_| !shell.is_empty()).map(|action| Action { shell: shell.collect(), ..action }));
         }
         (lines, actions)
+    }
+
+    /// Of a queue, what held most of the messages ahead, as a cause of its own. That later ones were served first it does not explain.
+    fn held_by(&self, cause: &Cause) -> Option<Cause> {
+        if cause.subject == Some(Subject::LaterArrivals) {
+            return None;
+        }
+        let root = cause.root.first().filter(|root| root.share >= MOSTLY)?;
+        let subject = root.subject.clone()?;
+        Some(Cause {
+            deviation_ns: root.mean_ns,
+            messages: self.focus_messages,
+            functions: root.functions.clone(),
+            ..Cause::new(root.category, root.name.clone(), subject, vec![], root.role)
+        })
     }
 
     fn fix(&self, fix: &Fix, cause: &Cause) -> (Vec<String>, Option<Action>) {
@@ -312,6 +332,36 @@ mod tests {
         // To find the holder was advised where the row had its name.
         let find = |name| fixes_of(&facts, ("lock-wait", name), (1_000_000, 50)).join(" ").contains("find the holder");
         assert!(find("futex") && !find("compactor holds it/sleep:futex"));
+    }
+
+    /// Requests waited behind one whose write to a full pipe waited for its reader; more threads were the first advice.
+    #[test]
+    fn what_held_a_queue_is_mended_before_the_queue() {
+        let facts = RecordingFacts::default();
+        let advisor = Advisor {
+            app: "app",
+            facts: &facts,
+            cores: [vec![0], vec![1]],
+            ahead: [0.0; 2],
+            focus_messages: 50,
+            tail: true,
+            total_ns: 1000,
+        };
+        let of = |share: f64| {
+            let cause = serde_json::from_value(serde_json::json!({
+                "rank": 1, "category": "hol-blocking", "name": "app", "role": "A", "share": 1.0, "deviation_ns": 1000,
+                "ci95_ns": [1, 1000], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",
+                "root": [{
+                    "category": "app-processing", "name": "waits in write for shipper", "share": share, "mean_ns": 24_000_000,
+                    "subject": Subject::named("waits in write for shipper"), "messages": 3,
+                }],
+            }));
+            advisor.fixes(&cause.expect("a cause")).0
+        };
+        let mostly = of(0.9);
+        assert!(mostly[0].starts_with("app slept in write until who reads"), "{mostly:?}");
+        assert!(mostly.iter().any(|fix| fix.starts_with("have less work in a request")), "{mostly:?}");
+        assert!(of(0.3)[0].starts_with("have less work in a request"));
     }
 
     /// `strace` was the first fix of a sleep whose function the same answer named.

@@ -125,6 +125,16 @@ struct InMessage {
 /// A row in both cohorts, by message.
 type InCohorts = [Vec<InMessage>; 2];
 
+/// The fixes of a cause whose functions are known.
+fn advise(cause: &mut Cause, advisor: &Advisor<'_>) {
+    (cause.fix, cause.actions) = advisor.fixes(cause);
+    if let Some(fix) = cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix) {
+        // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
+        let first = cause.actions.iter().flat_map(|action| &action.shell).max().map_or(0, |last| last + 1);
+        cause.fix.insert(first.min(cause.fix.len()), fix);
+    }
+}
+
 impl Search<'_> {
     /// Divides the causes: `row_of` says which row each is, by place.
     pub fn fill(&self, causes: &mut [Cause], row_of: &[Option<usize>]) {
@@ -255,12 +265,7 @@ impl Search<'_> {
         }
         cause.functions = merged(found.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
         if !cause.functions.is_empty() && !cause.fix.is_empty() {
-            (cause.fix, cause.actions) = self.advisor.fixes(cause);
-        }
-        if let Some(fix) = cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix) {
-            // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
-            let first = cause.actions.iter().flat_map(|action| &action.shell).max().map_or(0, |last| last + 1);
-            cause.fix.insert(first.min(cause.fix.len()), fix);
+            advise(cause, &self.advisor);
         }
         self.as_runtime(cause);
         if let Some(first) = cause.functions.first() {

@@ -8,6 +8,7 @@ use tailsight_lifetime::{Frame, LEGS, Leg, OwnerId, PathSpan, Role};
 use super::naming::sentence;
 use super::runtimes::Runtimes;
 use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment};
+use crate::advice::Advisor;
 use crate::advice::sentences::held;
 use crate::cause::{Category, Subject};
 use crate::model::{Cause, Root};
@@ -18,12 +19,13 @@ use crate::rows::classification::Classification;
 type Wanted = (u32, usize, usize, usize);
 
 /// Says the roots of the causes that are queues.
-pub(crate) fn say(causes: &mut [Cause], roots: &[Root], runtimes: &Runtimes) {
+pub(crate) fn say(causes: &mut [Cause], roots: &[Root], advisor: &Advisor<'_>, runtimes: &Runtimes) {
     let first: Option<&FunctionPart> = roots.first().and_then(|root| root.functions.first());
     for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
         // Its functions may have made it the runtime's.
         cause.explanation = cause.explanation.replacen(&held(&cause.root), &held(roots), 1);
         cause.root = roots.to_vec();
+        super::advise(cause, advisor);
         if let Some(first) = first {
             // What the thread did for the messages ahead is mostly what held those.
             if cause.functions.first().is_none_or(|of_cause| of_cause.name != first.name) {

@@ -42,6 +42,19 @@ pub struct Replies {
     early_xmits: VecDeque<(u32, u64, u16)>,
 }
 
+/// A packet of a TCP flow that was given to the driver.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet {
+    /// The sequence number of its first byte.
+    pub begin: u32,
+    /// The sequence number after its last byte.
+    pub end: u32,
+    /// When, ns.
+    pub ts: u64,
+    /// By which core.
+    pub cpu: u16,
+}
+
 impl Replies {
     /// A receive call returned these messages.
     pub fn received(&mut self, messages: impl ExactSizeIterator<Item = u32>, found: &mut Found) {
@@ -150,17 +163,21 @@ impl Replies {
         self.early_xmits.clear();
     }
 
-    /// A packet of the flow was given to the driver: bytes up to `end`.
-    pub fn xmit(&mut self, end: u32, ts: u64, cpu: u16, found: &mut Found) {
+    /// A packet of the flow was given to the driver. One that begins behind a reply says that the reply left before, and not when:
+    /// its last byte's packet was not seen (a kernel may hide what happens while some task of its own has the core).
+    pub fn xmit(&mut self, packet: Packet, found: &mut Found) {
+        let Packet { begin, end, ts, cpu } = packet;
         if self.early_xmits.len() == 64 {
             self.early_xmits.pop_front();
         }
         self.early_xmits.push_back((end, ts, cpu));
-        while let Some((upto, _, _)) = self.in_flight.front() {
+        while let Some((upto, ..)) = self.in_flight.front() {
             if sequence_diff(end, *upto) < 0 {
                 break;
             }
-            if let Some((_, _, messages)) = self.in_flight.pop_front() {
+            if let Some((upto, _, messages)) = self.in_flight.pop_front()
+                && sequence_diff(begin, upto) < 0
+            {
                 transmit(&messages, ts, cpu, found);
             }
         }
@@ -239,6 +256,9 @@ mod tests {
         }
         f
     }
+    fn packet(end: u32, ts: u64, cpu: u16) -> Packet {
+        Packet { begin: end - 100, end, ts, cpu }
+    }
     fn send(entered: u64, end: u32) -> SendCall {
         SendCall { entered, ts: entered + 5, tid: 1, end, ..SendCall::default() }
     }
@@ -250,7 +270,7 @@ mod tests {
         r.received(0..3, &mut f);
         for i in 0..3u32 {
             let at = 20 + u64::from(i) * 10;
-            r.xmit((i + 1) * 100, at + 2, 1, &mut f); // inline: before the send event
+            r.xmit(packet((i + 1) * 100, at + 2, 1), &mut f); // inline: before the send event
             r.sent(send(at, (i + 1) * 100), &mut f);
         }
         let got: Vec<_> = f.messages.iter().map(|m| (m.send_ns, m.xmit_ns)).collect();
@@ -263,13 +283,13 @@ mod tests {
         let mut f = found(&[10, 10, 100]);
         let mut r = Replies::default();
         r.received(0..2, &mut f);
-        r.xmit(500, 23, 0, &mut f);
+        r.xmit(packet(500, 23, 0), &mut f);
         r.sent(send(20, 500), &mut f);
         r.received(2..3, &mut f);
         assert_eq!((f.messages[1].send_ns, f.messages[1].xmit_ns), (20, 23));
         assert_eq!(f.messages[1].flags, flags::SHARED_REPLY);
         r.sent(send(110, 600), &mut f);
-        r.xmit(600, 130, 0, &mut f); // deferred: after the send event
+        r.xmit(packet(600, 130, 0), &mut f); // deferred: after the send event
         r.end(&mut f);
         assert_eq!((f.messages[2].send_ns, f.messages[2].xmit_ns, f.messages[2].flags), (110, 130, 0));
     }
@@ -293,7 +313,7 @@ mod tests {
         let mut r = Replies::default();
         for (i, at) in [(0, 20), (1, 110)] {
             r.received(i..i + 1, &mut f);
-            r.xmit((i + 1) * 100, at, 0, &mut f);
+            r.xmit(packet((i + 1) * 100, at, 0), &mut f);
             r.sent(SendCall { entered: at + 5, ts: at + 5, ..send(at, (i + 1) * 100) }, &mut f);
         }
         r.end(&mut f);
@@ -306,7 +326,7 @@ mod tests {
         let mut f = found(&[10]);
         let mut r = Replies::default();
         r.received(0..1, &mut f);
-        r.xmit(100, 12, 0, &mut f);
+        r.xmit(packet(100, 12, 0), &mut f);
         r.sent(SendCall { entered: 5, ts: 14, ..send(5, 100) }, &mut f);
         r.end(&mut f);
         assert_eq!((f.messages[0].send_ns, f.messages[0].xmit_ns), (12, 12));
@@ -317,11 +337,26 @@ mod tests {
         let mut f = found(&[10]);
         let mut r = Replies::default();
         r.received(0..1, &mut f);
-        r.xmit(100, 21, 0, &mut f);
+        r.xmit(packet(100, 21, 0), &mut f);
         r.sent(send(20, 100), &mut f);
-        r.xmit(200, 41, 0, &mut f);
+        r.xmit(packet(200, 41, 0), &mut f);
         r.sent(send(40, 200), &mut f);
         r.end(&mut f);
         assert_eq!((f.messages[0].send_ns, f.messages[0].xmit_ns), (20, 41));
+    }
+
+    /// Nagle's algorithm kept a reply's second send back; it left while a hidden task had the core, and no hook ran. The reply was given
+    /// the packet of the next one, 10 ms later.
+    #[test]
+    fn the_packet_of_a_later_reply_does_not_tell_when_an_earlier_one_left() {
+        let mut f = found(&[10, 100]);
+        let mut r = Replies::default();
+        r.received(0..1, &mut f);
+        r.sent(send(20, 100), &mut f);
+        r.received(1..2, &mut f);
+        r.sent(send(110, 200), &mut f);
+        r.xmit(packet(200, 130, 0), &mut f);
+        r.end(&mut f);
+        assert_eq!(f.messages.iter().map(|m| m.xmit_ns).collect::<Vec<_>>(), vec![0, 130]);
     }
 }

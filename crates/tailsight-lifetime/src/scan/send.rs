@@ -7,7 +7,7 @@ use tailsight_trace::{Event, FlowKey};
 
 use super::{Scanner, index_of};
 use crate::messages::nic::Stamp;
-use crate::messages::replies::{Replies, SendCall};
+use crate::messages::replies::{Packet, Replies, SendCall};
 use crate::messages::requests::capture::{Open, may_interrupt};
 use crate::messages::udp_queued::Left;
 use crate::model::{Message, SentKind};
@@ -130,11 +130,12 @@ impl Scanner<'_> {
     pub(super) fn xmit(&mut self, cpu: u16, event: &Event) {
         self.outgoing.driver(event);
         let key = FlowKey::of(event);
-        let end = event.b_hi().wrapping_add(event.c_lo());
+        let begin = event.b_hi();
+        let packet = Packet { begin, end: begin.wrapping_add(event.c_lo()), ts: event.ts, cpu };
         let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
         if asks && !key.is_udp() {
             // The first packet comes before the event of the call that it is in.
-            return self.clients.entry(key).or_default().xmit(end, event.ts, cpu, &mut self.found);
+            return self.clients.entry(key).or_default().xmit(packet, &mut self.found);
         }
         let id = match &mut self.captures {
             Some((_, captures)) if !asks => captures.begin(cpu, event, true),
@@ -153,7 +154,7 @@ impl Scanner<'_> {
             if id != 0 {
                 return; // framed when its payload is there
             }
-            flow.replies.xmit(end, event.ts, cpu, &mut self.found);
+            flow.replies.xmit(packet, &mut self.found);
         }
     }
 

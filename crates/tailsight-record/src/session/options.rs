@@ -36,6 +36,8 @@ pub struct Options {
     pub samples: SampleRate,
     /// Drop, permanently, the rights that the rest of the recording does not need: for a program that ends with it.
     pub confine: bool,
+    /// This process leads a session that holds nothing but the recording: the session gives way to others.
+    pub own_session: bool,
     /// Functions to trace from their begin to their end.
     pub traces: Traces,
     /// The version to write into run.json.

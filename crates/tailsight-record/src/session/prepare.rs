@@ -1,7 +1,9 @@
 //! A recording that is ready: the target found, probes loaded and attached, the run directory made, the command started.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tailsight_confine::priority::SessionGroup;
 use tailsight_host::kernel::Kernel;
 use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
@@ -59,7 +61,8 @@ impl<'a> Prepared<'a> {
         stop: &Stop,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Prepared<'a>, Error> {
-        let mut background = Background::begin(stop);
+        let group = options.own_session.then(SessionGroup::own).flatten().map(Arc::new);
+        let mut background = Background::begin(stop, group.clone());
         let work = background.work(PREPARE);
         let mut hooks = preflight(&options.hooks)?;
         let mut target = Target::resolve(&options.selector)?;
@@ -73,7 +76,7 @@ impl<'a> Prepared<'a> {
         drop(work);
         let its = stop.clone();
         let settings = std::thread::spawn(move || {
-            let background = Background::begin(&its);
+            let background = Background::begin(&its, group);
             let _work = background.work(PREPARE);
             describe::settings(first)
         });
@@ -88,6 +91,7 @@ impl<'a> Prepared<'a> {
         go_on(stop)?;
         // Hooks that are empty are measured alone.
         // Beside a busy server it is measured with the usual priority: as SCHED_IDLE it would get too little of a core to count ticks.
+        background.as_usual();
         let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples, &target.pids) };
         let work = background.work(PREPARE);
         let samples = sample_clock.map(|clock| clock.others_one_in);

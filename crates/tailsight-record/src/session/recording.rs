@@ -277,6 +277,9 @@ impl<'a> Recording<'a> {
             let ends_ns = self.ends_ns();
             let Prepared { loaded, buffers, writer, background, .. } = &mut self.ready;
             let work = (!urgent).then(|| background.work(HURRY));
+            if urgent {
+                background.as_usual();
+            }
             self.drain.drain(loaded, buffers, writer, ends_ns, most);
             drop(work);
             self.nearly_full += u64::from(urgent);

@@ -78,6 +78,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         samples: tailsight_record::SampleRate::Usual,
         // This process goes on after the recording.
         confine: false,
+        own_session: false,
         version: env!("CARGO_PKG_VERSION").into(),
     };
 

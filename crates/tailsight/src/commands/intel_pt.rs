@@ -23,7 +23,10 @@ const UNIT: &str = "sys/bus/event_source/devices/intel_pt";
 const WRITES: Duration = Duration::from_secs(120);
 
 /// Records the messages while perf traces the cores, and puts both into one run.
-pub fn record(args: &Record, messages_into: fn(&Record, &Path) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+pub fn record(
+    args: &Record,
+    messages_into: impl FnOnce(&Record, &Path) -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
     check(Path::new("/"))?;
     let (messages, trace) = (beside(&args.out, "messages"), beside(&args.out, "intel-pt"));
     // Recording messages takes away the right to start programs.

@@ -8,7 +8,7 @@ use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
 use crate::commands::intel_pt;
-use crate::{Exit, stop, terminal};
+use crate::{Exit, session, stop, terminal};
 
 /// When a recording of no given length ends: when the focus of the default question can hold a verdict, and the slow messages name their
 /// functions.
@@ -25,12 +25,14 @@ const UNTIL: Until = Until {
 /// Records and says what was recorded.
 pub fn run(args: &Record) -> anyhow::Result<Exit> {
     match args.source.as_str() {
-        "intel-pt" => intel_pt::record(args, record),
-        _ => record(args, &args.out),
+        "intel-pt" => intel_pt::record(args, |args, out| record(args, out, false)),
+        // A command would be started in that session, and give way, too.
+        _ if !args.command.is_empty() => record(args, &args.out, false),
+        _ => record(args, &args.out, session::of_its_own()?),
     }
 }
 
-fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
+fn record(args: &Record, out: &std::path::Path, own_session: bool) -> anyhow::Result<Exit> {
     let selector = selector(args);
     let until_end = matches!(selector, Selector::Command(_));
     let slow_samples = if args.sample == SampleRate::Off { 0 } else { UNTIL.slow_samples };
@@ -47,6 +49,7 @@ fn record(args: &Record, out: &std::path::Path) -> anyhow::Result<Exit> {
         tx_stamps: if args.nic_tx_stamps { TxStamps::Nic } else { TxStamps::Off },
         samples: args.sample,
         confine: true,
+        own_session,
         traces: Traces { asked: asked(args), most_per_second: args.function_limit },
         version: env!("CARGO_PKG_VERSION").into(),
     };

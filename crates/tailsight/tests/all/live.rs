@@ -9,7 +9,7 @@ use tailsight_testbed::process::spawn_tied;
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
 
-use crate::support::{Live, Quiet, address, check_run, json, page_data, run, shown};
+use crate::support::{Live, Quiet, address, check_run, json, page_data, recording_process, run, shown};
 
 const PORT: u16 = 21211;
 
@@ -322,7 +322,9 @@ fn the_recorder_is_known_through_a_symlink_of_another_name() {
     recorder.args(["record", "-d", "500ms", "-o", &out, "-p", &server.pid().to_string()]);
     recorder.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let mut recorder = recorder.spawn().unwrap();
-    let (pid, status) = (recorder.id(), recorder.wait());
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = recording_process(recorder.id());
+    let status = recorder.wait();
     let sleeper_pid = sleeper.id();
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tailsight_confine::priority::SessionGroup;
 use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::process::is_running;
 use tailsight_testbed::server::{MemcachedOpts, Server};
 
-use crate::support::{Live, address, check_run, run, shown, stderr, tailsight};
+use crate::support::{Live, address, check_run, recording_process, run, shown, stderr, tailsight};
 
 const PORT: u16 = 21300;
 
@@ -38,6 +40,41 @@ fn killed_half_way_opens_as_partial() {
     let output = run(&["diagnose", &out, "--leg", "receive", "--focus", "p90..p100"]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     assert!(stderr(&output).contains("partial run: the recording was killed"), "{}", shown(&output));
+}
+
+/// Where the kernel divides cores among sessions first, the recorder took half a core from a server of another one.
+#[test]
+fn a_recorder_in_a_session_of_its_own_gives_way_and_does_not_outlive_who_was_started() {
+    let Some(live) = Live::new("a_recorder_in_a_session_of_its_own_gives_way_and_does_not_outlive_who_was_started")
+    else {
+        return;
+    };
+    let group = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/autogroup")).unwrap_or_default();
+    let own = group(std::process::id());
+    if own.is_empty() || SessionGroup::own().is_none() {
+        return tailsight_testing::skip("this kernel does not divide cores among sessions");
+    }
+    let server = memcached(&live);
+    let out = live.path("run");
+    let mut started = tailsight(&["record", "-d", "30s", "-o", &out, "-p", &server.pid().to_string()]).spawn().unwrap();
+    let recording = wait_for(|| Some(recording_process(started.id())).filter(|&pid| group(pid).ends_with("nice 19\n")));
+    assert_ne!(recording, started.id());
+    assert_eq!(group(std::process::id()), own, "the session of who started it is as before");
+    kill(Pid::from_raw(started.id().cast_signed()), Signal::SIGKILL).unwrap();
+    started.wait().unwrap();
+    wait_for(|| (!is_running(recording)).then_some(()));
+}
+
+/// Asks again for at most 10 s.
+fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "it never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -71,6 +71,7 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
         confine: false,
+        own_session: false,
         version: "test".into(),
     };
     let record =

@@ -11,7 +11,7 @@ use tailsight_testbed::load::{Proto, Workload};
 use tailsight_testbed::server::{MemcachedOpts, Server};
 use tailsight_trace::Run;
 
-use crate::support::{Live, address, run, shown, stderr};
+use crate::support::{Live, address, recording_process, run, shown, stderr};
 
 const PORT: u16 = 21231;
 /// What a recording of another user's server needs: the `setcap` line and the unit of docs/privileges.md.
@@ -94,14 +94,15 @@ fn a_recorder_gives_up_what_it_no_longer_needs() {
             .unwrap();
         // Until it records: the filter is the last thing that it installs before.
         let begun = Instant::now();
-        while status(recorder.id(), "Seccomp").first().is_none_or(|mode| mode != "2")
+        let started = recorder.id();
+        while status(recording_process(started), "Seccomp").first().is_none_or(|mode| mode != "2")
             && begun.elapsed() < Duration::from_secs(20)
             && recorder.try_wait().unwrap().is_none()
         {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(Duration::from_millis(200));
-        let id = recorder.id();
+        let id = recording_process(started);
         let found = (status(id, "CapPrm"), status(id, "Seccomp"), status(id, "CapBnd"));
         (found.0, found.1, found.2, recorder.wait_with_output().unwrap())
     });

@@ -8,9 +8,11 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use base64::Engine as _;
+use tailsight_confine::priority::SessionGroup;
 use tailsight_testbed::disturbed;
 use tailsight_testbed::load::{self, LoadSummary, Workload};
 use tailsight_testbed::netns::{self, Pair};
+use tailsight_testbed::process::children_of;
 use tempfile::TempDir;
 
 /// The program under test.
@@ -18,6 +20,13 @@ pub fn tailsight(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tailsight"));
     command.args(args).stdin(Stdio::null()).env("NO_COLOR", "1").env("COLUMNS", "100");
     command
+}
+
+/// The process that records for a `tailsight record` that was started: a child, where it records in a session of its own; itself until the
+/// child is there.
+pub fn recording_process(started: u32) -> u32 {
+    let apart = SessionGroup::own().is_some();
+    children_of(started).into_iter().find(|_| apart).unwrap_or(started)
 }
 
 /// Runs it to its end.
