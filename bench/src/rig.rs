@@ -137,7 +137,8 @@ impl Others {
                 continue;
             }
             let Some(stat) = tailsight_host::Stat::of_process(pid) else { continue };
-            if stat.parent().is_some_and(|parent| parent != KTHREADD) {
+            // Our recorder records in a child of the process that was started.
+            if stat.parent().is_some_and(|parent| parent != KTHREADD && !ours.contains(&parent)) {
                 // utime, stime, cutime, cstime.
                 ticks += (14..=17).filter_map(|number| stat.field::<u64>(number)).sum::<u64>();
             }

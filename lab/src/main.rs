@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool of this repository, run from its scripts")]
 
 mod clock_check;
+mod replay;
 mod run;
 
 use std::io::Write;
@@ -40,6 +41,8 @@ enum Command {
     Run(run::RunArgs),
     /// Scenarios with and without their fault: is what a diagnosis predicts without it what is measured? (root)
     WhatIf(run::what_if::WhatIfArgs),
+    /// Diagnose a folder's recordings again: is the answer what it was, and is it right?
+    Replay(replay::ReplayArgs),
     /// List the scenarios.
     List,
     /// Be a test server until killed.
@@ -298,6 +301,7 @@ impl LoadArgs {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load(&args).map(|()| ExitCode::SUCCESS),
+        Command::Replay(args) => replay::replay(&args),
         Command::WhatIf(args) => run::what_if::run(&args),
         Command::Run(args) => run::run(&args),
         Command::List => {

@@ -4,7 +4,7 @@ use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathSpan, Role};
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathPart, PathSpan, Role, Rule};
 use tailsight_trace::samples::Samples;
 
 use crate::advice::sentences::OwnerPath;
@@ -113,6 +113,7 @@ pub fn diagnose_with(
         stages: stages(analysis.lifetimes, &cohorts),
         work: analysis.work(),
         more: options.more.then(|| analysis.more(&cause_of_row, joined.as_ref())),
+        rules: if options.why { analysis.rules() } else { vec![] },
         ..summary.diagnosis(options, facts)
     };
     diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
@@ -203,6 +204,7 @@ impl<'a> Summary<'a> {
             work: None,
             stages: vec![],
             more: None,
+            rules: vec![],
             ideal_ns: None,
             ideal: None,
             without: None,
@@ -481,6 +483,33 @@ impl<'a> Analysis<'a> {
         if let Some(divided) = divided {
             functions::roots::say(causes, &divided, &search.advisor, &self.options.runtimes);
         }
+    }
+
+    /// The rules that decided what the sleeps of the focus were for, by their time.
+    fn rules(&self) -> Vec<model::RuleShare> {
+        let Some(path) = self.inputs.path else { return vec![] };
+        let focus = &self.cohorts.both().0.ids;
+        let mut of: BTreeMap<Rule, (u64, u64)> = BTreeMap::new();
+        for &id in focus {
+            let mut of_message: BTreeMap<Rule, u64> = BTreeMap::new();
+            for span in path(id, self.options.leg, PathPart::Whole) {
+                if let Some(rule) = span.rule {
+                    *of_message.entry(rule).or_default() += span.to_ns - span.from_ns;
+                }
+            }
+            for (rule, ns) in of_message {
+                let sum = of.entry(rule).or_default();
+                *sum = (sum.0 + ns, sum.1 + 1);
+            }
+        }
+        let share = |(rule, (ns, messages)): (Rule, (u64, u64))| model::RuleShare {
+            rule: rule.id().to_owned(),
+            mean_ns: ns / focus.len().max(1) as u64,
+            messages,
+        };
+        let mut rules: Vec<model::RuleShare> = of.into_iter().map(share).collect();
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.mean_ns));
+        rules
     }
 
     fn more(&self, cause_of_row: &[usize], joined: Option<&Joined>) -> model::More {

@@ -53,7 +53,7 @@ pub use cohorts::focus::parse_focus;
 pub use diagnose::{CauseOf, Inputs, diagnose, diagnose_with, overview};
 pub use error::Error;
 pub use functions::sampled::PathOf;
-pub use model::Diagnosis;
+pub use model::{Diagnosis, RuleShare};
 pub use options::{Options, RecordingFacts};
 pub use selection::Selection;
 

@@ -26,6 +26,8 @@ pub struct Options {
     pub bootstrap_rounds: u32,
     /// Whether to compute [`crate::model::More`].
     pub more: bool,
+    /// Whether to say which rules decided what the sleeps of the focus were for.
+    pub why: bool,
     /// Whether to say what limits every run, too.
     pub verbose: bool,
     /// Notes about a leg or a focus that was selected automatically.
@@ -52,6 +54,7 @@ impl Default for Options {
             granularity_ns: 300,
             bootstrap_rounds: 500,
             more: false,
+            why: false,
             verbose: false,
             remarks: vec![],
             compared: 5_000,

@@ -206,8 +206,15 @@ mod tests {
         let done = |recv_ns, send_ns, xmit_ns| vec![(recv_ns, PROCESSING), (send_ns, SEND), (xmit_ns, RECEIVE)];
         let marks = [done(100, 200, 260), done(300, 400, 450), done(500, 700, 800)].concat();
         let marks = Marks(BTreeMap::from([((false, 7), marks)]));
-        let span =
-            |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(0), role: Role::A, owner, begins: true };
+        let span = |from_ns, to_ns, owner| PathSpan {
+            from_ns,
+            to_ns,
+            cpu: Some(0),
+            role: Role::A,
+            owner,
+            begins: true,
+            rule: None,
+        };
         let path = [span(150, 600, 1), span(600, 650, 2), span(650, 900, 1)];
         let [send, receive, processing] = marks.divide((false, 7), &path, &|span| span.owner == 1);
         assert_eq!(send, (3.0, (60 + 50 + 100) as f64));

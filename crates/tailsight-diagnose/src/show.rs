@@ -96,6 +96,9 @@ pub struct Span {
     /// Who or what that is, as data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
+    /// Of a sleep, and of what is followed because of one: the rule that says what it was for (docs/rules.md).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
 }
 
 /// What a message has of one row, and what the reference has.
@@ -219,6 +222,7 @@ fn span_of(
         category,
         name,
         subject: Some(subject),
+        rule: span.rule.map(|rule| rule.id().to_owned()),
     }
 }
 
@@ -352,8 +356,15 @@ mod tests {
         let (diagnosis, causes) =
             crate::diagnose_with(&lifetimes, &options, &crate::RecordingFacts::default(), &crate::Inputs::default())
                 .expect("enough");
-        let span =
-            |from_ns, to_ns, owner| PathSpan { from_ns, to_ns, cpu: Some(1), role: Role::A, owner, begins: true };
+        let span = |from_ns, to_ns, owner| PathSpan {
+            from_ns,
+            to_ns,
+            cpu: Some(1),
+            role: Role::A,
+            owner,
+            begins: true,
+            rule: None,
+        };
         let from = 1_000 + 700_000;
         let path = [span(from, from + 5_000, 1), span(from + 5_000, from + 6_000, 0)];
         show(&lifetimes, &options, id, &Known { path: &path, diagnosis: &diagnosis, causes: &causes })

@@ -25,7 +25,7 @@ pub use messages::requests::Framing;
 pub use messages::requests::classes::RequestClass;
 pub use model::{
     Context, Flow, Frame, FrameKind, Incomplete, LEGS, Leg, Message, NamedFrame, Owner, OwnerId, Part, PathSpan, Role,
-    Sent, SentKind, Who,
+    Rule, Sent, SentKind, Who, Without,
 };
 pub use tailsight_trace::meta::send_entry;
 
@@ -237,20 +237,28 @@ impl Analysis {
     /// # Errors
     /// Those of [`Run::events`].
     pub fn of(run: &mut Run) -> Result<Analysis, Error> {
-        Analysis::read(run, |_| None)
+        Analysis::read(run, Without::default(), |_| None)
     }
 
     /// As [`Analysis::of`], but only some messages are divided into parts: which ones, `wanted` says of all of them. In these, stages are
     /// known but for those that follow from the timelines of threads ([`messages::stages`]). A run of many messages is read in a fraction
-    /// of the time so. Paths are there for all.
+    /// of the time so. Paths are there for all. Some rules for sleeps may be left out, to see what they are worth.
     ///
     /// # Errors
     /// Those of [`Run::events`].
-    pub fn of_some(run: &mut Run, wanted: impl FnOnce(&[Message]) -> Vec<bool>) -> Result<Analysis, Error> {
-        Analysis::read(run, |messages| Some(wanted(messages)))
+    pub fn of_some(
+        run: &mut Run,
+        without: Without,
+        wanted: impl FnOnce(&[Message]) -> Vec<bool>,
+    ) -> Result<Analysis, Error> {
+        Analysis::read(run, without, |messages| Some(wanted(messages)))
     }
 
-    fn read(run: &mut Run, wanted: impl FnOnce(&[Message]) -> Option<Vec<bool>>) -> Result<Analysis, Error> {
+    fn read(
+        run: &mut Run,
+        without: Without,
+        wanted: impl FnOnce(&[Message]) -> Option<Vec<bool>>,
+    ) -> Result<Analysis, Error> {
         let facts = RunContext::of(run);
         let mut streams = run.streams()?;
         // On one processor a thread that reads ahead only takes turns with this one.
@@ -259,7 +267,7 @@ impl Analysis {
             true => scan::scan(&facts, streams.iter_mut()),
             false => reading_ahead(&mut streams, |mut ahead| scan::scan(&facts, ahead.iter_mut())),
         };
-        let scan = match pass {
+        let mut scan = match pass {
             Ok(scan) => {
                 run.conclude(&streams);
                 scan
@@ -267,6 +275,7 @@ impl Analysis {
             Err(Error::OutOfOrder { .. }) => scanned(&facts, &run.events()?),
             Err(error) => return Err(error),
         };
+        scan.without_rules = without;
         let wanted = wanted(&scan.messages);
         Ok(Analysis::from_scan(&facts, scan, wanted))
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use tailsight_lifetime::Rule;
 use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
@@ -207,6 +208,12 @@ pub struct Diagnose {
     /// Also print the most frequent causes by percentile, what was queued ahead, and what ran on each core
     #[arg(long)]
     pub more: bool,
+    /// Do not ask this rule what sleeps were for, to see what it is worth; repeatable (docs/rules.md)
+    #[arg(long, value_name = "RULE", value_parser = rule, conflicts_with_all = ["against", "without", "more"], help_heading = "Analysis")]
+    pub without_rule: Vec<Rule>,
+    /// Also print which rules say what the sleeps of the slow messages were for
+    #[arg(long, help_heading = "Analysis")]
+    pub why: bool,
     /// Also the load at which the ideal server passes this for the total leg, and the recorded one, such as 'p99<1ms'; and the cores
     /// that packets and requests need
     #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<tailsight_diagnose::ideal::Objective>(), conflicts_with_all = ["against", "without"], help_heading = "Analysis")]
@@ -251,6 +258,9 @@ pub struct Show {
     /// What it is compared with and how owners are named.
     #[command(flatten)]
     pub question: Question,
+    /// Also print which rule says what each sleep was for
+    #[arg(long)]
+    pub why: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -366,6 +376,16 @@ fn duration(text: &str) -> Result<Duration, String> {
 fn size(text: &str) -> Result<u64, String> {
     let bytes = parse::size(text).map_err(|e| e.to_string())?;
     if bytes < 1 << 20 { Err("--buffer must be at least 1M".into()) } else { Ok(bytes) }
+}
+
+/// A rule for sleeps by its id.
+fn rule(text: &str) -> Result<Rule, String> {
+    let ids = || Rule::ALL.iter().filter(|rule| !rule.is_last_resort()).map(|rule| rule.id()).collect::<Vec<_>>();
+    match Rule::of_id(text) {
+        Some(rule) if rule.is_last_resort() => Err("it is the last resort, and always asked".into()),
+        Some(rule) => Ok(rule),
+        None => Err(format!("rules are {}", ids().join(", "))),
+    }
 }
 
 #[cfg(test)]

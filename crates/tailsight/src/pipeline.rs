@@ -8,7 +8,7 @@ use tailsight_diagnose::cohorts::legs::Latencies;
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::ideal::Named;
 use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf, Selection};
-use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart};
+use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart, Without};
 use tailsight_trace::Run;
 
 use crate::Exit;
@@ -37,7 +37,12 @@ pub fn open(path: &Path) -> anyhow::Result<Opened> {
 
 /// As [`open`], for one diagnosis without more than the causes: messages that it does not look into are not divided. With the options that
 /// it has ([`chosen`]), and its messages.
-pub fn open_for(path: &Path, question: &Question, options: Options) -> anyhow::Result<(Opened, Options, Selection)> {
+pub fn open_for(
+    path: &Path,
+    question: &Question,
+    without: Without,
+    options: Options,
+) -> anyhow::Result<(Opened, Options, Selection)> {
     let mut asked = None;
     let divide = |messages: &[Message]| {
         let latencies = Latencies::of(messages);
@@ -47,7 +52,7 @@ pub fn open_for(path: &Path, question: &Question, options: Options) -> anyhow::R
         asked = Some((options, selection));
         read
     };
-    let opened = opened_by(path, |run| Analysis::of_some(run, divide))?;
+    let opened = opened_by(path, |run| Analysis::of_some(run, without, divide))?;
     let (options, selection) = asked.context("the messages of the run were not looked at")?;
     Ok((opened, options, selection))
 }

@@ -32,7 +32,9 @@ use tailsight_testbed::disturbed;
 use tailsight_trace::Run;
 use tailsight_units::parse;
 
+use crate::replay::Key;
 use judge::Score;
+pub(crate) use judge::{Named, causes, first_is_right as scenario_s_first_is_right};
 use outcome::ScenarioResult;
 use scenario::{DEFAULT_LEG, Scenario};
 use stage::Lab;
@@ -105,6 +107,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
                     state.folder(&folder)?;
                 }
                 let outcome = once(&lab, &mut state, scenario, repeat, &folder);
+                if args.keep && folder.is_dir() {
+                    let key = Key { scenario: Some(scenario.name.to_owned()), ..Key::default() };
+                    std::fs::write(folder.join("key.json"), serde_json::to_vec_pretty(&key)?)?;
+                }
                 state.undo(args.keep)?;
                 if lab.check().is_err() {
                     eprintln!("lab: interrupted; everything that was made is undone");
@@ -172,6 +178,12 @@ fn begin(tailsight: Option<&Path>, duration: Duration) -> anyhow::Result<(Lab, S
     let lab = Lab { tailsight, program, duration, stop };
     let state = State::begin(&state::folder())?;
     Ok((lab, state))
+}
+
+/// The scenario of that name.
+pub(crate) fn scenario_of(name: &str) -> Option<Scenario> {
+    let mut scenarios = catalogue::all().into_iter().chain(modern::all()).chain(catalogue::held_out());
+    scenarios.find(|scenario| scenario.name == name)
 }
 
 /// The scenarios of these names.

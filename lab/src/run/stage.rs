@@ -27,6 +27,7 @@ use tailsight_testbed::load::{self, LoadSummary, Proto, Workload};
 use tailsight_testbed::netns::{Namespace, Pair, SERVER_V4};
 use tailsight_testbed::process::{children_of, pin_thread, spawn_tied};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, PostgresOpts, Server, postgres_installed};
+use tailsight_trace::Run;
 
 use super::cgroup::{self, Place};
 use super::modern;
@@ -152,7 +153,9 @@ pub fn run(lab: &Lab, state: &mut State, scenario: &Scenario, seed: u64, folder:
     drop(rig);
     keep_samples(folder, &samples)?;
     let (diagnosis, said) = diagnose(lab, &run, scenario.leg, folder)?;
-    let ours = state.pids().chain([std::process::id()]).collect();
+    // The recorder records in a process of its own.
+    let recorder = Run::open(&run)?.meta.recorder.map(|recorder| recorder.pid);
+    let ours = state.pids().chain([std::process::id()]).chain(recorder).collect();
     Ok(Take { diagnosis, said, samples, outcomes, truth, run, ours })
 }
 

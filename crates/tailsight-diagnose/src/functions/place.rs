@@ -90,7 +90,7 @@ mod tests {
     use tailsight_lifetime::Role;
 
     fn span(from_ns: u64, to_ns: u64, cpu: Option<u16>, owner: u32) -> PathSpan {
-        PathSpan { from_ns, to_ns, cpu, role: Role::A, owner, begins: true }
+        PathSpan { from_ns, to_ns, cpu, role: Role::A, owner, begins: true, rule: None }
     }
 
     fn message(recv_ns: u64) -> Message {

@@ -111,7 +111,7 @@ mod tests {
     /// Both runs have a sample in stack 0 and an owner 0, which is another one; times of one say nothing of the other.
     #[test]
     fn a_message_has_the_samples_and_owners_of_its_own_run() {
-        let span = PathSpan { from_ns: 10, to_ns: 20, cpu: Some(0), role: Role::A, owner: 0, begins: true };
+        let span = PathSpan { from_ns: 10, to_ns: 20, cpu: Some(0), role: Role::A, owner: 0, begins: true, rule: None };
         let own = |_: u32, _: Leg, _: PathPart<'_>| vec![span];
         let of_other =
             |id: u32, _: Leg, _: PathPart<'_>| vec![PathSpan { from_ns: 100 + u64::from(id), to_ns: 120, ..span }];

@@ -82,6 +82,9 @@ pub struct Diagnosis {
     /// What NSight §7.4 looks at beside the causes, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<More>,
+    /// The rules that decided what the sleeps of the focus were for, by their time, when they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleShare>,
     /// The ideal server's percentiles on the same arrivals, keyed as `latency_ns`. Null where no queue fits, and for other legs
     /// than the total.
     #[serde(default)]
@@ -104,6 +107,17 @@ pub struct Diagnosis {
     /// What to do next, most useful first.
     #[serde(default)]
     pub next: Vec<String>,
+}
+
+/// What a rule for sleeps decided of the focus (docs/rules.md).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleShare {
+    /// Its id.
+    pub rule: String,
+    /// The time that it decided, and what was followed because of it: mean of a focus message, ns.
+    pub mean_ns: u64,
+    /// Focus messages of which it decided any.
+    pub messages: u64,
 }
 
 /// Own work of messages beside the time that there was for it; both are means of a message.

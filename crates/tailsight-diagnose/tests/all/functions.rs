@@ -21,7 +21,7 @@ fn path(of: &Lifetimes, id: u32) -> Vec<PathSpan> {
         at += part.ns;
         let asleep = of.owners[part.owner as usize].context == Context::Blocked;
         let cpu = (!asleep).then_some(CORE);
-        PathSpan { from_ns: at - part.ns, to_ns: at, cpu, role: Role::A, owner: part.owner, begins: true }
+        PathSpan { from_ns: at - part.ns, to_ns: at, cpu, role: Role::A, owner: part.owner, begins: true, rule: None }
     };
     parts.map(span).collect()
 }

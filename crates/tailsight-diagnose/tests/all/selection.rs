@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tailsight_diagnose::{Inputs, Options, RecordingFacts, Selection, diagnose_with};
-use tailsight_lifetime::{Analysis, Leg, PathPart};
+use tailsight_lifetime::{Analysis, Leg, PathPart, Without};
 use tailsight_trace::Run;
 
 /// Recordings of real servers (scripts/record-golden.sh of the crate that has them).
@@ -49,7 +49,7 @@ fn what_is_not_looked_into_changes_nothing() {
             let options = Options { leg, focus, estimated, compared, reference, ..Options::default() };
             let mut run = Run::open(&dir).expect("a run");
             let mut selected = None;
-            let some = Analysis::of_some(&mut run, |messages| {
+            let some = Analysis::of_some(&mut run, Without::default(), |messages| {
                 let selection = Selection::of(messages, &options);
                 let read = selection.read(messages, &options);
                 selected = Some(selection);
@@ -72,6 +72,7 @@ fn what_is_not_looked_into_changes_nothing() {
 #[should_panic(expected = "was not divided into parts")]
 fn parts_that_were_not_asked_for_are_not_none() {
     let mut run = Run::open(&golden()[0]).expect("a run");
-    let analysis = Analysis::of_some(&mut run, |messages| vec![false; messages.len()]).expect("its events");
+    let analysis =
+        Analysis::of_some(&mut run, Without::default(), |messages| vec![false; messages.len()]).expect("its events");
     analysis.lifetimes.part_slice(0, Leg::Receive);
 }

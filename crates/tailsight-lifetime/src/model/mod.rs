@@ -5,6 +5,7 @@
 
 mod frame;
 mod owner;
+mod rule;
 
 use serde::{Deserialize, Serialize};
 pub use tailsight_kernel::syscalls::{NO_SYSCALL, name as syscall_name};
@@ -12,6 +13,7 @@ use tailsight_trace::FlowKey;
 
 pub use frame::{Frame, FrameKind, NamedFrame};
 pub use owner::{Context, Owner, OwnerId, Part, PathSpan, Role, Who};
+pub use rule::{Rule, Without};
 
 /// A part of a message's way through the host (docs/lifetimes.md; Tales of the Tail, stages T1 to T6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Frame;
+use super::{Frame, Rule};
 
 /// On whose side of the hand-off a nanosecond was spent (NSight §3: R and A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -124,4 +124,6 @@ pub struct PathSpan {
     pub owner: OwnerId,
     /// Whether the owner's innermost span began here (else it went on after an interruption).
     pub begins: bool,
+    /// Of a sleep, and of what is followed because of one, the rule that says what that was for.
+    pub rule: Option<Rule>,
 }

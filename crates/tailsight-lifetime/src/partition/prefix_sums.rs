@@ -188,7 +188,7 @@ mod tests {
                 let from_ns = at + u64::from(hooks_ns);
                 at = from_ns + ns;
                 let role = if owner % 3 == 0 { Role::R } else { Role::A };
-                Step { span: PathSpan { from_ns, to_ns: at, cpu: None, role, owner, begins }, hooks_ns }
+                Step { span: PathSpan { from_ns, to_ns: at, cpu: None, role, owner, begins, rule: None }, hooks_ns }
             })
             .collect()
     }

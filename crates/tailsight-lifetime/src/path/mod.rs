@@ -2,11 +2,13 @@
 //!
 //! A leg is divided into [`Piece`]s ([`pieces`]). A [`Walk`] goes through each, on the timelines of cores and threads, and returns steps,
 //! each with its owner ([`owners`]). Before the hand-off a message is on its receive core. After it, it follows the thread that received
-//! (or answered) it: where that thread ran, what ran on the core for which it waited, and what it waited for while it slept.
+//! (or answered) it: where that thread ran, what ran on the core for which it waited, and what it waited for while it slept, which
+//! [`rules`] decide.
 
 mod holder;
 pub mod owners;
 pub mod pieces;
+mod rules;
 pub mod walk;
 
 pub use owners::Owners;

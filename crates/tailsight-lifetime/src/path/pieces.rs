@@ -5,7 +5,7 @@
 use super::holder::{self, Held};
 use crate::messages::backend_calls::NOBODY;
 use crate::messages::{Extra, Uncommon};
-use crate::model::{Frame, Leg, Message, Role, flags};
+use crate::model::{Frame, Leg, Message, Role, Rule, flags};
 use crate::scan::Scan;
 use crate::timelines::threads::{Sleep, State, Thread, Waker};
 
@@ -137,6 +137,8 @@ pub struct Focus {
     pub(super) arrives_until: u64,
     /// The thread that hands the answer back to this one, an event loop: what else wakes the loop does not end the wait.
     pub(super) answerer: Option<u32>,
+    /// The rule by which another thread is followed.
+    pub(super) rule: Option<Rule>,
 }
 
 impl Focus {
@@ -160,6 +162,7 @@ impl Focus {
             held: None,
             arrives_until: 0,
             answerer: None,
+            rule: None,
         }
     }
 

@@ -2,36 +2,13 @@
 //!
 //! In: [`Piece`]s, and the timelines of cores and threads. Out: [`Step`]s in order, without gap or overlap, each with its owner.
 
-use tailsight_kernel::syscalls;
-
 use super::holder;
-use super::owners::{Owners, Seen, sleep_frame};
+use super::owners::{Owners, Seen};
 use super::pieces::{Focus, Piece};
-use crate::messages::backend_calls::NOBODY;
-use crate::model::{Frame, OwnerId, PathSpan, Role};
+use super::rules::{self, Case, LOCK_DEPTH, SleepPart, Verdict, WAKER_DEPTH, serves, waits_for_what_comes};
+use crate::model::{Frame, OwnerId, PathSpan, Role, Rule};
 use crate::scan::Scan;
-use crate::timelines::busy_periods;
-use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
-
-/// The largest number of wakers that are followed from one sleep.
-const WAKER_DEPTH: u32 = 8;
-/// The same where each waits for a lock: as many as a pool has threads may stand in line for it.
-const LOCK_DEPTH: u32 = 64;
-
-/// A part of a thread's sleep.
-#[derive(Clone, Copy, Debug)]
-struct SleepPart {
-    /// When the whole sleep began.
-    since: u64,
-    from: u64,
-    to: u64,
-    /// When it ended, at least `to`; if it was a try for a lock, when the last one ended.
-    ended: u64,
-    how: Sleep,
-    waker: Option<Waker>,
-    /// A time limit ended it, and the thread tried again.
-    tried_again: bool,
-}
+use crate::timelines::threads::{Sleep, State, ThreadInterval};
 
 /// A step of a path: an owner's time, and what the recorder's own hooks took right before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +51,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
     /// Walks a piece.
     pub fn piece(&mut self, piece: &Piece) {
         match *piece {
-            Piece::Core { cpu, from, to } => self.core(cpu, from, to, Role::R, None),
+            Piece::Core { cpu, from, to } => self.core(cpu, (from, to), Role::R, None, None),
             Piece::Thread { from, to, focus } => self.thread(focus.tid, from, to, focus, 0),
             Piece::Others { tid, from, to } => {
                 self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
@@ -87,25 +64,34 @@ impl<F: FnMut(Step)> Walk<'_, F> {
     fn waits(&mut self, frame: Frame, role: Role, from: u64, to: u64) {
         if from < to {
             let owner = self.owners.single(frame);
-            self.emit(from, to, None, role, owner, true);
+            self.emit((from, to), None, role, owner, None);
         }
     }
 
-    fn emit(&mut self, from_ns: u64, to_ns: u64, cpu: Option<u16>, role: Role, owner: OwnerId, begins: bool) {
+    /// A step that begins here, and which no hook delayed.
+    fn emit(&mut self, (from_ns, to_ns): (u64, u64), cpu: Option<u16>, role: Role, owner: OwnerId, rule: Option<Rule>) {
         if from_ns < to_ns {
-            (self.each)(Step { span: PathSpan { from_ns, to_ns, cpu, role, owner, begins }, hooks_ns: 0 });
+            let span = PathSpan { from_ns, to_ns, cpu, role, owner, begins: true, rule };
+            (self.each)(Step { span, hooks_ns: 0 });
         }
     }
 
-    /// What ran on a core from `from` to `to`. `focus`: the thread that is on this core, or waits for it.
-    fn core(&mut self, cpu: u16, from: u64, to: u64, role: Role, focus: Option<(&Focus, bool)>) {
+    /// What ran on a core from `from` to `to`. `focus`: the thread that is on this core, or waits for it. `rule`: the one that led here.
+    fn core(
+        &mut self,
+        cpu: u16,
+        (from, to): (u64, u64),
+        role: Role,
+        focus: Option<(&Focus, bool)>,
+        rule: Option<Rule>,
+    ) {
         if from >= to {
             return;
         }
         let scan = self.scan;
         let Some(core) = scan.cores.get(usize::from(cpu)) else {
             let owner = self.owners.unknown();
-            return self.emit(from, to, Some(cpu), role, owner, true);
+            return self.emit((from, to), Some(cpu), role, owner, rule);
         };
         let mut at = from;
         let first = match core.at(from) {
@@ -113,7 +99,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             None => {
                 let begin = core.segments.first().map_or(to, |s| s.from.min(to));
                 let owner = self.owners.unknown();
-                self.emit(from, begin, Some(cpu), role, owner, true);
+                self.emit((from, begin), Some(cpu), role, owner, rule);
                 at = begin;
                 0
             }
@@ -139,18 +125,19 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                         let others = f.followed && f.handoff.is_none() && f.because.is_none();
                         // The messages of a batch share a busy period, but until the previous reply the thread works for others.
                         let border = f.own_from.max(f.answered);
-                        let late = at < f.own_from || (at < border || others) && self.serves(f, f.tid, at);
+                        let late = at < f.own_from || (at < border || others) && serves(scan, f, f.tid, at);
                         let ahead = segment.serving && late;
                         if ahead && !others && border < end {
                             let owner = self.owners.of_node(scan, segment.node, Seen::Ahead);
-                            let span = PathSpan { from_ns: at, to_ns: border, cpu: Some(cpu), role, owner, begins };
+                            let span =
+                                PathSpan { from_ns: at, to_ns: border, cpu: Some(cpu), role, owner, begins, rule };
                             (self.each)(Step { span, hooks_ns: std::mem::take(&mut hooks_ns) });
                             at = border;
                         }
                         if ahead && (others || at < border) { Seen::Ahead } else { Seen::Own }
                     } else if segment.serving {
                         let tid = scan.tree.task_of(segment.node);
-                        if self.serves(f, tid, at) { Seen::Serving } else { Seen::Own }
+                        if serves(scan, f, tid, at) { Seen::Serving } else { Seen::Own }
                     } else if waiting {
                         Seen::WakePending
                     } else {
@@ -162,7 +149,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 Some((f @ Focus { because: Some(because), tid, .. }, _))
                     if seen == Seen::Own && scan.tree.task_of(segment.node) == *tid =>
                 {
-                    let serves = segment.serving && self.serves(f, *tid, at);
+                    let serves = segment.serving && serves(scan, f, *tid, at);
                     if segment.serving && !serves {
                         self.owners.of_node(scan, segment.node, Seen::Own)
                     } else {
@@ -176,13 +163,13 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 _ => self.owners.of_node(scan, segment.node, seen),
             };
-            let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins };
+            let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins, rule };
             (self.each)(Step { span, hooks_ns });
             at = end;
         }
         if at < to {
             let owner = self.owners.unknown();
-            self.emit(at, to, Some(cpu), role, owner, true);
+            self.emit((at, to), Some(cpu), role, owner, rule);
         }
     }
 
@@ -195,7 +182,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         let role = Role::A;
         let Some(thread) = scan.threads.get(tid) else {
             let owner = self.owners.unknown();
-            return self.emit(from, to, None, role, owner, true);
+            return self.emit((from, to), None, role, owner, focus.rule);
         };
         let intervals: &[ThreadInterval] = &thread.intervals;
         let mut at = from;
@@ -212,7 +199,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     }
                     _ => {
                         let owner = self.owners.unknown();
-                        self.emit(from, begin, None, role, owner, true);
+                        self.emit((from, begin), None, role, owner, focus.rule);
                     }
                 }
                 at = begin;
@@ -224,15 +211,15 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         while at < to && i < intervals.len() {
             let end = intervals.get(i + 1).map_or(to, |s| s.from).min(to);
             match intervals[i].state {
-                State::Running { cpu } => self.core(cpu, at, end, role, Some((&focus, false))),
+                State::Running { cpu } => self.core(cpu, (at, end), role, Some((&focus, false)), focus.rule),
                 State::Runnable { throttled: true, .. } => {
                     let owner = self.owners.single(Frame::Throttled);
-                    self.emit(at, end, None, role, owner, true);
+                    self.emit((at, end), None, role, owner, focus.rule);
                 }
                 State::Runnable { cpu, .. } => {
                     let asks = depth == 0 && focus.because.is_none() && end <= focus.needs_until;
                     let held = if asks { holder::of_next_sleep(scan, tid, i, focus.needs_until) } else { None };
-                    self.core(cpu, at, end, role, Some((&Focus { held, ..focus }, true)));
+                    self.core(cpu, (at, end), role, Some((&Focus { held, ..focus }, true)), focus.rule);
                 }
                 State::Sleeping { how } => {
                     let next = intervals.get(i + 1).filter(|s| s.from <= to.max(focus.until));
@@ -248,7 +235,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 State::Unknown => {
                     let owner = self.owners.unknown();
-                    self.emit(at, end, None, role, owner, true);
+                    self.emit((at, end), None, role, owner, focus.rule);
                 }
             }
             at = at.max(end);
@@ -256,108 +243,36 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         }
         if at < to {
             let owner = self.owners.unknown();
-            self.emit(at, to, None, role, owner, true);
+            self.emit((at, to), None, role, owner, focus.rule);
         }
     }
 
-    /// A sleep: the end of receive processing, another thread's work, or a wait for something outside.
+    /// A sleep: what it was for says a rule ([`rules`]).
     fn asleep(&mut self, part: SleepPart, focus: Focus, depth: u32) {
-        let SleepPart { since, from, to, ended, how, waker, tried_again } = part;
-        let names = self.scan.threads.names();
-        let mut by = self.ended_by(focus, waker);
-        if let Some(waker) = waker {
-            let hands_off = focus
-                .handoff
-                .is_some_and(|(cpu, ts)| waker.interrupt && waker.cpu == cpu && self.same_softirq(cpu, ts, ended));
-            if hands_off {
-                return self.core(waker.cpu, from, to, Role::R, None);
+        let SleepPart { from, to, how, .. } = part;
+        let (rule, verdict) = rules::decide(&Case::new(self.scan, part, focus, depth), self.scan.without_rules);
+        let because_of = |focus: Focus| Focus { rule: Some(rule), ..focus };
+        let owner = match verdict {
+            Verdict::ReceiveCore(cpu) => {
+                return self.core(cpu, (from, to), Role::R, None, Some(rule));
             }
-            let deepest = if focus.in_line(how) { LOCK_DEPTH } else { WAKER_DEPTH };
-            if !waker.interrupt && depth < deepest && names.is_target(waker.tid) {
-                // A thread that slept when the message arrived waited for work, and the other one passes it on. A thread
-                // that fell asleep later, or in a write, waits for something that the other one holds.
-                let fell_asleep_since = focus.handoff.is_none_or(|(_, ts)| since >= ts);
-                let writes = syscalls::waits_for_room(how.nr) && !how.uninterruptible && !how.io;
-                let needs_a_lock = || {
-                    self.needs_a_lock(focus, since, ended, how) || self.cannot_pass_on(waker.tid, (from, ended), how)
-                };
-                let waits = (fell_asleep_since || writes || depth == 0 && needs_a_lock())
-                    && since >= focus.since
-                    && !focus.handed;
-                // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
-                let looks = waits && focus.message != NOBODY && focus.handoff.is_none() && focus.because.is_none();
-                // Where the message's own thread was in the program, if that is known of a call in which servers wait for work.
-                let place = if syscalls::waits_for_work(how.nr) { how.place } else { 0 };
-                let origin = if looks { self.origin(waker.tid, (from, ended), place, focus, depth) } else { None };
-                if let Some((at, owner)) = origin {
-                    self.emit(from, at.min(to), None, Role::A, owner, true);
-                    let focus = Focus { handed: true, followed: true, until: ended, ..focus };
-                    return self.thread(waker.tid, at, to, focus, depth + 1);
-                }
-                let why = if focus.setup { Some(Frame::ConnectionSetup) } else { waits.then_some(sleep_frame(how)) };
-                let place = if focus.because.is_none() && waits { place } else { focus.place };
-                let tried_again = if focus.because.is_none() { tried_again } else { focus.tried_again };
-                let because = focus.because.or(why);
-                let focus = Focus { because, place, tried_again, followed: true, until: ended, ..focus };
-                return self.follow_waker(waker.tid, (from, to), focus, (how, depth + 1));
+            Verdict::Follow { tid, focus, how } => {
+                return self.follow_waker(tid, (from, to), because_of(focus), (how, depth + 1));
             }
-            // A thread that waited for this message would have been woken by the hand-off.
-            if by.is_none() && waker.timer && focus.handoff.is_some() && syscalls::polls(how.nr) && !how.stopped {
-                by = Some(Frame::Timer);
+            Verdict::WaitThenFollow { until, how, by, tid, focus } => {
+                let owner = self.owners.blocked(how, by);
+                self.emit((from, until.min(to)), None, Role::A, owner, Some(rule));
+                return self.thread(tid, until, to, because_of(focus), depth + 1);
             }
-            if !waker.interrupt && !how.stopped {
-                by = Some(names.symbol(waker.tid)).filter(|&s| s != 0).map(|symbol| Frame::WokenBy { symbol });
+            Verdict::FollowWhileBusy { tid, focus } => return self.worked_at(tid, (from, to), because_of(focus), how),
+            Verdict::Wait(frame) => self.owners.single(frame),
+            Verdict::Ahead { by } => self.owners.ahead_asleep(how, by),
+            Verdict::Blocked { how, by } => self.owners.blocked(how, by),
+            Verdict::WaitedFor { because, serves, by } => {
+                self.owners.waited_asleep(focus.tid, (because, serves), how, by, self.scan.threads.names())
             }
-        }
-        // The rest of the request came, or something for others while it did.
-        if depth == 0 && by.is_none() && ended <= focus.arrives_until && waits_for_what_comes(how) {
-            let owner = self.owners.single(Frame::RequestArriving);
-            return self.emit(from, to, None, Role::A, owner, true);
-        }
-        // What woke an event loop was not this message's answer, if another thread hands that over later.
-        if let Some(answerer) = focus.answerer.filter(|_| depth == 0 && by.is_none() && waits_for_what_comes(how)) {
-            let focus = Focus { because: Some(sleep_frame(how)), followed: true, until: ended, ..focus };
-            return self.worked_at(answerer, (from, to), focus, how);
-        }
-        // It waits for another server's answer, or for a time (Java sleeps in a futex until that), for an earlier message.
-        let for_a_time = syscalls::wait(how.nr) == Some(syscalls::Wait::Time)
-            || holder::is_lock(how) && waker.is_some_and(|waker| waker.timer);
-        let holds_up = syscalls::waits_for_data(how.nr) || from < focus.own_from && for_a_time;
-        let ahead = depth == 0
-            && focus.because.is_none()
-            && (from < focus.own_from || from < focus.answered && self.serves(&focus, focus.tid, since))
-            && !how.uninterruptible
-            && !how.io
-            && holds_up
-            && busy_periods::serving(&self.scan.busy_periods, focus.tid, since);
-        let owner = match focus.because {
-            None if ahead => self.owners.ahead_asleep(how, by),
-            // It waited for its client, and had the lock only after that; who had it meanwhile is not known.
-            Some(because)
-                if focus.tried_again && syscalls::polls(how.nr) && !matches!(by, Some(Frame::Peer { .. })) =>
-            {
-                self.owners.single(because)
-            }
-            // The thread for which the message waits sleeps, too.
-            Some(because) => {
-                let serves = busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
-                    && self.serves(&focus, focus.tid, since);
-                // Waiters of a file lock form a queue: each waits for the one before it, which waits for the same lock.
-                let queued = syscalls::locks_a_file(how.nr)
-                    && matches!(by, Some(Frame::WokenBy { .. }))
-                    && matches!(because, Frame::SleepIn { nr, .. } if nr == how.nr);
-                let polls = syscalls::polls(how.nr) && !self.holds_for_its_client(&focus, focus.tid, how, focus.until);
-                if queued || !serves && polls && matches!(because, Frame::SleepIn { .. }) {
-                    // A thread that polls holds no lock, unless the message's own thread is known to have waited for one where it slept.
-                    let place = if focus.place == 0 { how.place } else { focus.place };
-                    self.owners.blocked(Sleep { place, ..how }, by)
-                } else {
-                    self.owners.waited_asleep(focus.tid, (because, serves), how, by, names)
-                }
-            }
-            None => self.owners.blocked(how, by),
         };
-        self.emit(from, to, None, Role::A, owner, true);
+        self.emit((from, to), None, Role::A, owner, Some(rule));
     }
 
     /// What a thread did that ended the sleep `how` at `focus.until`. If that was a wait for a lock, the thread may have waited for its turn
@@ -399,126 +314,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             let end = intervals.get(next).map_or(to, |s| s.from.clamp(at, to));
             if is_idle {
                 let owner = self.owners.blocked(how, None);
-                self.emit(at, end, None, Role::A, owner, true);
+                self.emit((at, end), None, Role::A, owner, focus.rule);
             } else {
                 self.thread(tid, at, end, focus, 1);
             }
             at = end;
         }
     }
-
-    /// Whether a thread that is in a busy period at `ts` serves messages other than this one.
-    fn serves(&self, focus: &Focus, tid: u32, ts: u64) -> bool {
-        if focus.mine == [(0, 0); 2] {
-            return true;
-        }
-        let Some(period) = busy_periods::period(&self.scan.busy_periods, tid, ts) else { return false };
-        let mine = |&(by, at): &(u32, u64)| by == tid && by != 0 && period.from <= at && at < period.to;
-        !focus.mine.iter().any(mine)
-    }
-
-    /// Whether a thread that slept before the message came waited for a lock that it needed for the messages before. It may also have
-    /// had nothing to do, as the threads of a pool: of them a busy period ends with their last reply when they rest for long.
-    fn needs_a_lock(&self, focus: Focus, since: u64, ended: u64, how: Sleep) -> bool {
-        ended - since >= busy_periods::CALL_NS
-            && holder::is_lock(how)
-            && busy_periods::serving(&self.scan.busy_periods, focus.tid, since)
-            && self.serves(&focus, focus.tid, since)
-    }
-
-    /// Whether the thread that ended a sleep cannot have passed a message on: it was busy all the time, and never in the recording waited for
-    /// data of anybody (a virtual machine's own thread that stops the others).
-    fn cannot_pass_on(&self, tid: u32, (from, ended): (u64, u64), how: Sleep) -> bool {
-        let busy = |intervals: &[ThreadInterval]| {
-            let within = intervals.iter().skip(intervals.partition_point(|s| s.from <= from).saturating_sub(1));
-            let mut within = within.take_while(|s| s.from < ended).peekable();
-            within.peek().is_some() && within.all(|s| matches!(s.state, State::Running { .. } | State::Runnable { .. }))
-        };
-        holder::is_lock(how)
-            && ended - from >= busy_periods::CALL_NS
-            && !self.scan.polled.contains(&tid)
-            && !self.scan.loops.contains(&tid)
-            && self.scan.threads.get(tid).is_some_and(|thread| busy(&thread.intervals))
-    }
-
-    /// Whether a thread that slept so waited for the next command of its connection, and at `released` ended another thread's wait while it
-    /// served that: the connection had the lock all the while (a transaction between its statements). An event loop waits for many
-    /// connections and is no such thread, whatever it waits in (FreeRADIUS takes datagrams in select and wakes its workers).
-    fn holds_for_its_client(&self, focus: &Focus, tid: u32, how: Sleep, released: u64) -> bool {
-        syscalls::polls(how.nr)
-            && !syscalls::waits_for_work(how.nr)
-            && !self.scan.loops.contains(&tid)
-            && busy_periods::serving(&self.scan.busy_periods, tid, released)
-            && self.serves(focus, tid, released)
-    }
-
-    /// The server whose packet ended a sleep, if the packet may have been for this message, or it is not known for which it was.
-    fn ended_by(&self, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
-        let ready = self.scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
-        let known_of_another = ready.of != NOBODY && focus.message != NOBODY && ready.of != focus.message;
-        let message = self.scan.messages.get(focus.message as usize);
-        let for_others = message.is_some_and(|m| ready.sent != 0 && !self.scan.peers.may_be_for(m, ready.sent));
-        (!known_of_another).then_some(Frame::Peer { symbol: if for_others { ready.for_others } else { ready.peer } })
-    }
-
-    /// A thread slept from `from` to `to` and `tid` woke it. If `tid` itself slept meanwhile, or waited for a thread that did,
-    /// until a packet of another server or a timer ended that sleep, it held no lock. Returns the time of that wake-up and the
-    /// owner of the time before it; `None` if `tid` served other messages or was busy all the time. `place`: where in the
-    /// program the first sleeper was, 0: not known.
-    fn origin(
-        &mut self,
-        tid: u32,
-        (from, to): (u64, u64),
-        place: u32,
-        focus: Focus,
-        depth: u32,
-    ) -> Option<(u64, OwnerId)> {
-        let thread = self.scan.threads.get(tid)?;
-        let upto = thread.at(to)?;
-        // Its last sleep that had ended by then.
-        let after = (1..=upto).rev().take_while(|&i| thread.intervals[i].from > from);
-        let mut sleeps = after.filter_map(|i| match thread.intervals[i - 1].state {
-            State::Sleeping { how } => Some((i, how)),
-            _ => None,
-        });
-        let (end, how) = sleeps.next()?;
-        let (since, until) = (thread.intervals[end - 1].from, thread.intervals[end].from);
-        let waker = thread.intervals[end].waker;
-        if busy_periods::serving(&self.scan.busy_periods, tid, since) && self.serves(&focus, tid, since) {
-            return None;
-        }
-        if self.holds_for_its_client(&focus, tid, how, to) {
-            return None;
-        }
-        let how = if place == 0 { how } else { Sleep { place, ..how } };
-        if let Some(peer @ Frame::Peer { .. }) = self.ended_by(focus, waker) {
-            return Some((until, self.owners.blocked(how, Some(peer))));
-        }
-        match waker {
-            Some(w) if !w.interrupt && depth < WAKER_DEPTH && self.scan.threads.names().is_target(w.tid) => {
-                self.origin(w.tid, (from, until), place, focus, depth + 1)
-            }
-            _ if syscalls::polls(how.nr) && !how.stopped => Some((until, self.owners.blocked(how, None))),
-            _ => None,
-        }
-    }
-
-    /// Whether a core stayed in interrupt context from the hand-off to the wake-up.
-    fn same_softirq(&self, cpu: u16, handoff: u64, wake: u64) -> bool {
-        let Some(core) = self.scan.cores.get(usize::from(cpu)) else {
-            return false;
-        };
-        let Some(first) = core.at(handoff) else {
-            return false;
-        };
-        core.segments[first..]
-            .iter()
-            .take_while(|s| s.from < wake.max(handoff + 1))
-            .all(|s| self.scan.tree.within(s.node).interrupt)
-    }
-}
-
-/// Whether a sleep is a wait for whatever comes next.
-fn waits_for_what_comes(how: Sleep) -> bool {
-    syscalls::polls(how.nr) && !how.stopped && !how.uninterruptible && !how.io
 }

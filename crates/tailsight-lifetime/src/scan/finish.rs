@@ -15,7 +15,7 @@ use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
 use crate::messages::turns::Turns;
 use crate::messages::{Extra, Found, overtaken, udp_order};
-use crate::model::{Flow, Incomplete, Message, Sent, SentKind, flags};
+use crate::model::{Flow, Incomplete, Message, Sent, SentKind, Without, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::cores::Core;
 use crate::timelines::tree::{NodeId, Tree};
@@ -77,6 +77,7 @@ impl Scanner<'_> {
             classes: classes.into_list(),
             framing,
             nic: self.nic,
+            without_rules: Without::default(),
             start_ns,
             end_ns,
         }

@@ -33,7 +33,7 @@ use crate::messages::turns::Turns;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
 use crate::messages::{Extra, Found, UncommonList};
-use crate::model::{Flow, Incomplete, Message, Sent};
+use crate::model::{Flow, Incomplete, Message, Sent, Without};
 use crate::timelines::busy_periods::{BusyPeriod, BusyPeriods};
 use crate::timelines::cores::Core;
 use crate::timelines::threads::Threads;
@@ -93,6 +93,8 @@ pub struct Scan {
     pub framing: Option<Framing>,
     /// How many of the NICs' time stamps could be used.
     pub nic: NicUse,
+    /// Rules that walks do not ask.
+    pub without_rules: Without,
     /// Time of the first event.
     pub start_ns: u64,
     /// Time of the last event.

@@ -1,6 +1,8 @@
 //! What tests on streams that are written by hand share. In: the events of each core. Out: lifetimes, and paths as text.
 
-use tailsight_lifetime::{Analysis, Leg, RunContext};
+use std::collections::BTreeSet;
+
+use tailsight_lifetime::{Analysis, LEGS, Leg, Rule, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::Kind;
 use tailsight_trace::read::CpuEvents;
@@ -41,6 +43,16 @@ pub fn analysed(facts: RunContext, cpus: Vec<Vec<Event>>) -> Analysis {
     let analysis = Analysis::build(&facts, &cpus);
     crate::properties::check_partition(&analysis).expect("an exact partition");
     analysis
+}
+
+/// That a rule for sleeps decided something in this run: else a test of what the rule says is one of something else.
+#[track_caller]
+pub fn decides(analysis: &Analysis, rule: Rule) {
+    let mut decided = BTreeSet::new();
+    for leg in LEGS {
+        analysis.paths(leg, |_, spans| decided.extend(spans.iter().filter_map(|span| span.rule)));
+    }
+    assert!(decided.contains(&rule), "{} decided nothing; these did: {decided:?}", rule.id());
 }
 
 /// The path of the message that was received at `recv_ns`: from, to, context and frames; neighbours of the same owner joined.

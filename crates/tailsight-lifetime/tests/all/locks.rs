@@ -1,11 +1,11 @@
 //! Locks whose holder shares the core with those who need it, and messages that queue behind the one that waits. TWO compacts and
 //! holds; ONE serves.
 
-use tailsight_lifetime::Leg;
+use tailsight_lifetime::{Leg, Rule};
 use tailsight_trace::Event;
 use tailsight_trace::event::Kind;
 
-use crate::by_hand::{event, path, recv, send, switch};
+use crate::by_hand::{decides, event, path, recv, send, switch};
 use crate::waits::{A, B, EPOLL, FUTEX, LOCAL_TIMER, NANOSLEEP, ONE, THREE, TWO, analyse, merged, request, waking};
 
 const HELD: &str = "sibling:two/sleep:futex";
@@ -104,6 +104,7 @@ fn a_message_behind_the_one_that_waits_for_a_lock_waits_for_it_too() {
     ];
     let holds = vec![switch(6, 0, TWO, 0), waking(1_000_050, TWO, ONE)];
     let analysis = analyse(vec![working, holds, [request(10, A), request(400_000, B)].concat()]);
+    decides(&analysis, Rule::Held);
     let receive = path(&analysis, 1_000_110, Leg::Receive);
     assert!(receive.contains(&(400_001, 1_000_050, HELD.into())), "{receive:?}");
     assert_eq!(time(&receive, "ahead"), 1_000_100 - 1_000_060, "{receive:?}");

@@ -10,6 +10,7 @@ mod loops;
 mod nic;
 mod properties;
 mod regressions;
+mod rules;
 mod sending;
 mod serving;
 mod simulator;

@@ -2,12 +2,12 @@
 //! for the message. Most are defects that a trial on servers not used before found (unbound, php-fpm, Apache with CGI and a piped log).
 
 use tailsight_lifetime::input::Names;
-use tailsight_lifetime::{Analysis, Leg, RunContext, SentKind};
+use tailsight_lifetime::{Analysis, Leg, Rule, RunContext, SentKind};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::tables::TaskRow;
 
-use crate::by_hand::{analysed, event, path, recv, request, switch};
+use crate::by_hand::{analysed, decides, event, path, recv, request, switch};
 
 const SERVER: u32 = 100;
 const LOGGER: u32 = 200;
@@ -208,7 +208,9 @@ fn who_sleeps_in_a_write_waits_for_the_reader() {
         switch(30_000_002, 0, LOGGER, 0),
         read,
     ];
-    let waited = path(&analyse(vec![server, logger]), 30_000_040, Leg::Receive);
+    let analysis = analyse(vec![server, logger]);
+    decides(&analysis, Rule::WaitedFor);
+    let waited = path(&analysis, 30_000_040, Leg::Receive);
     let asleep = (1_001, 30_000_000, "sibling:logger/sleep:write/sleep:clock_nanosleep".to_owned());
     assert!(waited.contains(&asleep), "{waited:?}");
 }

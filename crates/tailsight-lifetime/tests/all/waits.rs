@@ -3,12 +3,12 @@
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Leg, RunContext};
+use tailsight_lifetime::{Analysis, Leg, Rule, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags, switch_flags};
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
-use crate::by_hand::{self, analysed, event, is, path, recv, send, switch};
+use crate::by_hand::{self, analysed, decides, event, is, path, recv, send, switch};
 
 pub(super) const ONE: u32 = 100;
 pub(super) const TWO: u32 = 101;
@@ -88,6 +88,7 @@ fn a_call_to_another_server_is_a_wait_for_it() {
         send(3_000_100, A, ONE),
     ];
     let analysis = analyse(vec![working, [request(10, A), ready(3_000_000, Some(ONE))].concat()]);
+    decides(&analysis, Rule::Outside);
     let call = format!("blocked/{PEER}");
     let woken = format!("blocked/sleep:recvfrom/{PEER}");
     assert_eq!(
@@ -251,6 +252,7 @@ fn a_message_behind_one_that_sleeps_for_a_time_waits_for_that_one() {
         let mut network = [request(10, A), request(1_000_000, B)].concat();
         network.sort_by_key(|event| event.ts);
         let analysis = analyse(vec![serving, network]);
+        decides(&analysis, Rule::OtherMessages);
         [(20, Leg::Service), (5_000_200, Leg::Receive)].map(|(recv_ns, leg)| {
             let path = path(&analysis, recv_ns, leg);
             path.into_iter().find(|s| s.2.contains(name)).expect("a sleep").2
@@ -282,13 +284,17 @@ fn a_server_that_has_a_part_of_a_request_waits_for_its_client() {
             waking(30_000_003, 0, ONE),
             event(30_000_004, Kind::SoftirqExit, 0, 0, [3, 0, 0]),
         ];
-        let analysis = analyse(vec![serving, [request(10, A), second].concat()]);
-        let path = path(&analysis, 20, Leg::Service);
+        analyse(vec![serving, [request(10, A), second].concat()])
+    };
+    let arriving_ns = |analysis: &Analysis| {
+        let path = path(analysis, 20, Leg::Service);
         path.into_iter().filter(|s| s.2.contains("request-arriving")).map(|s| s.1 - s.0).sum::<u64>()
     };
-    assert_eq!(sent_at(30_000_300), 29_999_943, "from the wait for work to the wake-up");
+    let analysis = sent_at(30_000_300);
+    decides(&analysis, Rule::RequestArriving);
+    assert_eq!(arriving_ns(&analysis), 29_999_943, "from the wait for work to the wake-up");
     // The reply came much later: it was not the request that it waited for.
-    assert_eq!(sent_at(90_000_300), 0);
+    assert_eq!(arriving_ns(&sent_at(90_000_300)), 0);
 }
 
 /// A timer of the runtime ended the wait: somebody polled, nobody held anything, no server was asked.
@@ -310,6 +316,7 @@ fn a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock() {
         switch(30_000_070, TWO, 0, EPOLL),
     ];
     let analysis = analyse(vec![first, polls, request(10, A)]);
+    decides(&analysis, Rule::WakerWaited);
     let path = path(&analysis, 20, Leg::Service);
     assert!(path.contains(&(60, 30_000_000, "blocked/sleep:epoll_pwait".into())), "{path:?}");
     assert!(path.iter().all(|s| !s.2.contains("futex")), "{path:?}");
@@ -376,6 +383,7 @@ fn who_waits_for_a_file_lock_behind_a_sibling_waits_for_the_one_who_holds_it() {
     ];
     let holder = vec![switch(7, 0, HOLDER, 0), waking(20_000_000, HOLDER, ONE)];
     let analysis = analyse(vec![first, second, holder, [request(10, A), request(15, B)].concat()]);
+    decides(&analysis, Rule::FileLockLine);
     let held = "blocked/sleep:flock/woken-by:holder";
     let before = path(&analysis, 20, Leg::Service);
     assert!(before.contains(&(60, 20_000_000, held.into())), "{before:?}");
@@ -393,6 +401,7 @@ fn the_thread_that_hands_the_message_over_works_for_it() {
     let answers =
         vec![switch(1, 0, TWO, 0), switch(2, TWO, 0, FUTEX), switch(500_010, 0, TWO, 0), send(600_000, A, TWO)];
     let analysis = analyse(vec![reads, answers, request(10, A)]);
+    decides(&analysis, Rule::PassedOn);
     assert_eq!(
         path(&analysis, 20, Leg::Service),
         // The one that was woken waited for the core of the one that woke it, which was still at it.
@@ -630,6 +639,7 @@ fn an_event_loop_whose_answer_another_thread_hands_back_waits_for_that_one() {
     ];
     let arriving = [request(10, A), request(300_000, B), vec![wakes(300_005)]].concat();
     let analysis = analyse(vec![polling, computing, merged(arriving)]);
+    decides(&analysis, Rule::AnsweredLater);
     let path = path(&analysis, 20, Leg::Service);
     let (works, idle) = ("sibling:two/sleep:epoll_pwait", "blocked/sleep:epoll_pwait");
     assert!(path.contains(&(60, 200_000, works.into())), "{path:?}");
@@ -689,7 +699,9 @@ fn nobody_waits_for_a_client_with_an_interpreter_s_lock() {
         send(8_000_050, B, TWO),
     ];
     let requests = [request(10, A), request(12, B), expires()].concat();
-    let path = path(&analyse(vec![tries_again(30_000), serves, requests]), 20, Leg::Service);
+    let analysis = analyse(vec![tries_again(30_000), serves, requests]);
+    decides(&analysis, Rule::GivenBack);
+    let path = path(&analysis, 20, Leg::Service);
     let held =
         |at: u64| path.iter().find(|(from, to, _)| (*from..*to).contains(&at)).map(|(_, _, owner)| owner.as_str());
     assert_eq!(held(500_000), Some("sibling:two/sleep:futex/serving"), "it may have had it: {path:?}");

@@ -12,6 +12,7 @@ mod legs;
 mod message;
 mod more;
 mod record;
+pub mod rules;
 mod steps;
 mod text;
 mod typical;
@@ -29,6 +30,7 @@ pub use distribution::distribution;
 pub use message::message_of;
 pub use more::more;
 pub use record::record_summary;
+pub use rules::rules;
 use text::{clean, paint, wrap};
 
 /// The appearance of the text.

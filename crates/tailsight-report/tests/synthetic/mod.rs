@@ -112,7 +112,7 @@ impl Path {
     fn push(&mut self, start: u64, cpu: u16, role: Role, owner: OwnerId, ns: u64, begins: bool) {
         let from_ns = self.now(start);
         if ns > 0 {
-            self.0.push(PathSpan { from_ns, to_ns: from_ns + ns, cpu: Some(cpu), role, owner, begins });
+            self.0.push(PathSpan { from_ns, to_ns: from_ns + ns, cpu: Some(cpu), role, owner, begins, rule: None });
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use tailsight_diagnose::ideal::{Objective, capacity};
 use tailsight_diagnose::{Diagnosis, Error, Options, Titled};
-use tailsight_lifetime::Leg;
-use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more};
+use tailsight_lifetime::{Leg, Rule, Without};
+use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more, rules};
 use tailsight_units::format::duration;
 
 use crate::cli::Diagnose;
@@ -19,7 +19,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         return or_usage(Err(tailsight_measure::Error::Contradiction(why.into())));
     }
     let options = match pipeline::options(&args.question) {
-        Ok(options) => Options { more: args.more, verbose: args.verbose, ..options },
+        Ok(options) => Options { more: args.more, why: args.why, verbose: args.verbose, ..options },
         Err(error) => return not_available_or(error),
     };
     let (opened, latencies, found) = if args.more || args.against.is_some() || !args.without.is_empty() {
@@ -34,7 +34,8 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         };
         (opened, latencies, found)
     } else {
-        let (opened, options, selection) = pipeline::open_for(&args.run, &args.question, options)?;
+        let (opened, options, selection) =
+            pipeline::open_for(&args.run, &args.question, without(&args.without_rule), options)?;
         let found = pipeline::diagnose_selected(&opened, &options, None, Some(&selection));
         (opened, selection.latencies, found.map(|(diagnosis, _)| diagnosis))
     };
@@ -60,6 +61,7 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         }
         terminal::print(&ideal::of_diagnosis(&diagnosis, &style))?;
         terminal::print(&more(&diagnosis, &style))?;
+        terminal::print(&rules(&diagnosis.rules, &style))?;
     }
     // To give a run's tables back piece by piece before the process ends takes longer than to end it.
     std::mem::forget((opened, latencies));
@@ -72,6 +74,10 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         },
         exit => exit,
     })
+}
+
+fn without(rules: &[Rule]) -> Without {
+    rules.iter().fold(Without::default(), |without, &rule| without.and(rule))
 }
 
 /// Adds the load that an objective allows.

@@ -3,7 +3,8 @@
 use tailsight_diagnose::Error;
 use tailsight_diagnose::show::{Known, no_such, show};
 use tailsight_lifetime::Leg;
-use tailsight_report::terminal::message_of;
+use tailsight_report::terminal::rules::of_message;
+use tailsight_report::terminal::{message_of, rules};
 
 use super::diagnose::not_available_or;
 use crate::cli::Show;
@@ -42,7 +43,11 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
     if args.json {
         terminal::print_json(&shown)?;
     } else {
-        terminal::print(&message_of(&shown, &diagnosis, &terminal::style()))?;
+        let style = terminal::style();
+        terminal::print(&message_of(&shown, &diagnosis, &style))?;
+        if args.why {
+            terminal::print(&rules(&of_message(&shown.spans), &style))?;
+        }
     }
     Ok(Exit::Done)
 }

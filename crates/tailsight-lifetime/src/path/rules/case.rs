@@ -1,0 +1,172 @@
+//! A sleep, with what a rule may ask of it.
+//!
+//! In: the sleep, what the walk knows of the message there, the timelines. Out: answers to questions that more than one rule has.
+
+use std::cell::OnceCell;
+
+use tailsight_kernel::syscalls;
+
+use crate::messages::backend_calls::NOBODY;
+use crate::model::Frame;
+use crate::path::holder;
+use crate::path::pieces::Focus;
+use crate::scan::Scan;
+use crate::timelines::busy_periods;
+use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
+
+/// The largest number of wakers that are followed from one sleep.
+pub(in crate::path) const WAKER_DEPTH: u32 = 8;
+/// The same where each waits for a lock: as many as a pool has threads may stand in line for it.
+pub(in crate::path) const LOCK_DEPTH: u32 = 64;
+
+/// A part of a thread's sleep.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::path) struct SleepPart {
+    /// When the whole sleep began.
+    pub since: u64,
+    pub from: u64,
+    pub to: u64,
+    /// When it ended, at least `to`; if it was a try for a lock, when the last one ended.
+    pub ended: u64,
+    pub how: Sleep,
+    pub waker: Option<Waker>,
+    /// A time limit ended it, and the thread tried again.
+    pub tried_again: bool,
+}
+
+/// A sleep on a message's path.
+pub(in crate::path) struct Case<'a> {
+    pub scan: &'a Scan,
+    pub part: SleepPart,
+    /// Whose work on this path is the message's; `focus.tid` is the thread that sleeps.
+    pub focus: Focus,
+    /// How many wakers were followed to get here; 0: the message's own thread.
+    pub depth: u32,
+    needs_what_another_has: OnceCell<bool>,
+}
+
+impl<'a> Case<'a> {
+    pub fn new(scan: &'a Scan, part: SleepPart, focus: Focus, depth: u32) -> Case<'a> {
+        Case { scan, part, focus, depth, needs_what_another_has: OnceCell::new() }
+    }
+
+    /// The thread of the application that ended the sleep, where it may be followed.
+    pub fn sibling(&self) -> Option<Waker> {
+        let deepest = if self.focus.in_line(self.part.how) { LOCK_DEPTH } else { WAKER_DEPTH };
+        let is_sibling = |w: &Waker| !w.interrupt && self.scan.threads.names().is_target(w.tid);
+        self.part.waker.filter(is_sibling).filter(|_| self.depth < deepest)
+    }
+
+    /// Whether the sleep was no wait for work, which a sibling passes on. A thread that slept when the message arrived waited for work; one
+    /// that fell asleep later, or in a write, waits for something that the other one has.
+    pub fn needs_what_another_has(&self) -> bool {
+        *self.needs_what_another_has.get_or_init(|| {
+            let SleepPart { since, how, .. } = self.part;
+            let fell_asleep_since = self.focus.handoff.is_none_or(|(_, ts)| since >= ts);
+            let writes = syscalls::waits_for_room(how.nr) && !how.uninterruptible && !how.io;
+            let needs_a_lock = || self.needs_a_lock() || self.part.waker.is_some_and(|w| self.cannot_pass_on(w.tid));
+            (fell_asleep_since || writes || self.depth == 0 && needs_a_lock())
+                && since >= self.focus.since
+                && !self.focus.handed
+        })
+    }
+
+    /// Whether a thread that slept before the message came waited for a lock that it needed for the messages before. It may also have
+    /// had nothing to do, as the threads of a pool: of them a busy period ends with their last reply when they rest for long.
+    fn needs_a_lock(&self) -> bool {
+        let SleepPart { since, ended, how, .. } = self.part;
+        ended - since >= busy_periods::CALL_NS && holder::is_lock(how) && self.sleeper_serves()
+    }
+
+    /// Whether the thread that ended the sleep cannot have passed a message on: it was busy all the time, and never in the recording waited
+    /// for data of anybody (a virtual machine's own thread that stops the others).
+    fn cannot_pass_on(&self, tid: u32) -> bool {
+        let SleepPart { from, ended, how, .. } = self.part;
+        let busy = |intervals: &[ThreadInterval]| {
+            let within = intervals.iter().skip(intervals.partition_point(|s| s.from <= from).saturating_sub(1));
+            let mut within = within.take_while(|s| s.from < ended).peekable();
+            within.peek().is_some() && within.all(|s| matches!(s.state, State::Running { .. } | State::Runnable { .. }))
+        };
+        holder::is_lock(how)
+            && ended - from >= busy_periods::CALL_NS
+            && !self.scan.polled.contains(&tid)
+            && !self.scan.loops.contains(&tid)
+            && self.scan.threads.get(tid).is_some_and(|thread| busy(&thread.intervals))
+    }
+
+    /// Whether the thread that sleeps was in the middle of other messages when it fell asleep.
+    pub fn sleeper_serves(&self) -> bool {
+        serves_others(self.scan, &self.focus, self.focus.tid, self.part.since)
+    }
+
+    /// Where the sleep is in the program, of a call in which servers wait for work; 0: not known.
+    pub fn place_of_work(&self) -> u32 {
+        if syscalls::waits_for_work(self.part.how.nr) { self.part.how.place } else { 0 }
+    }
+
+    /// What followed threads are asked about, from here on: the reason of the first sleep counts, and its place.
+    pub fn followed(&self, reason: Option<Frame>) -> Focus {
+        let (focus, first) = (self.focus, self.focus.because.is_none());
+        Focus {
+            because: focus.because.or(reason),
+            place: if first && self.needs_what_another_has() { self.place_of_work() } else { focus.place },
+            tried_again: if first { self.part.tried_again } else { focus.tried_again },
+            followed: true,
+            until: self.part.ended,
+            ..focus
+        }
+    }
+
+    /// Who ended the sleep, if that says what it was: a server's packet, a poll's time limit, a task outside of the application.
+    pub fn ended_by(&self) -> Option<Frame> {
+        let SleepPart { how, waker, .. } = self.part;
+        let peer = peer(self.scan, self.focus, waker);
+        let Some(waker) = waker.filter(|_| !how.stopped) else { return peer };
+        if !waker.interrupt {
+            let symbol = Some(self.scan.threads.names().symbol(waker.tid)).filter(|&symbol| symbol != 0);
+            return symbol.map(|symbol| Frame::WokenBy { symbol });
+        }
+        // A thread that waited for this message would have been woken by the hand-off.
+        let timer = waker.timer && self.focus.handoff.is_some() && syscalls::polls(how.nr);
+        peer.or(timer.then_some(Frame::Timer))
+    }
+}
+
+/// Whether a thread was in the middle of messages other than the focus's own at `ts`.
+pub(super) fn serves_others(scan: &Scan, focus: &Focus, tid: u32, ts: u64) -> bool {
+    busy_periods::serving(&scan.busy_periods, tid, ts) && serves(scan, focus, tid, ts)
+}
+
+/// Whether a thread that is in a busy period at `ts` serves messages other than this one.
+pub(in crate::path) fn serves(scan: &Scan, focus: &Focus, tid: u32, ts: u64) -> bool {
+    if focus.mine == [(0, 0); 2] {
+        return true;
+    }
+    let Some(period) = busy_periods::period(&scan.busy_periods, tid, ts) else { return false };
+    let mine = |&(by, at): &(u32, u64)| by == tid && by != 0 && period.from <= at && at < period.to;
+    !focus.mine.iter().any(mine)
+}
+
+/// Whether a thread that slept so waited for the next command of its connection, and at `released` ended another thread's wait while it
+/// served that: the connection had the lock all the while (a transaction between its statements). An event loop waits for many
+/// connections and is no such thread, whatever it waits in (FreeRADIUS takes datagrams in select and wakes its workers).
+pub(super) fn holds_for_its_client(scan: &Scan, focus: &Focus, tid: u32, how: Sleep, released: u64) -> bool {
+    syscalls::polls(how.nr)
+        && !syscalls::waits_for_work(how.nr)
+        && !scan.loops.contains(&tid)
+        && serves_others(scan, focus, tid, released)
+}
+
+/// The server whose packet ended a sleep, if the packet may have been for this message, or it is not known for which it was.
+pub(super) fn peer(scan: &Scan, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
+    let ready = scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
+    let known_of_another = ready.of != NOBODY && focus.message != NOBODY && ready.of != focus.message;
+    let message = scan.messages.get(focus.message as usize);
+    let for_others = message.is_some_and(|m| ready.sent != 0 && !scan.peers.may_be_for(m, ready.sent));
+    (!known_of_another).then_some(Frame::Peer { symbol: if for_others { ready.for_others } else { ready.peer } })
+}
+
+/// Whether a sleep is a wait for whatever comes next.
+pub(in crate::path) fn waits_for_what_comes(how: Sleep) -> bool {
+    syscalls::polls(how.nr) && !how.stopped && !how.uninterruptible && !how.io
+}

@@ -1,0 +1,20 @@
+//! The thread for which the message waits in a lock polls for whatever comes, and is not in the middle of other messages.
+//!
+//! A thread that polls holds no lock, unless it keeps a transaction open for its client between two statements.
+//!
+//! Example: `a_thread_that_polls_for_whatever_comes_holds_no_lock` in `tests/all/rules.rs`.
+
+use tailsight_kernel::syscalls;
+
+use super::case::holds_for_its_client;
+use super::file_lock_line::at_first_place;
+use super::{Case, Verdict};
+use crate::model::Frame;
+
+pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
+    let (focus, how) = (&case.focus, case.part.how);
+    let in_a_lock = matches!(focus.because?, Frame::SleepIn { .. });
+    let polls = syscalls::polls(how.nr) && !holds_for_its_client(case.scan, focus, focus.tid, how, focus.until);
+    let idle = in_a_lock && polls && !case.sleeper_serves();
+    idle.then(|| Verdict::Blocked { how: at_first_place(case), by: case.ended_by() })
+}

@@ -1,0 +1,69 @@
+//! The thread that ended the sleep had slept meanwhile itself, until a packet of another server, a timer or whatever came ended that.
+//!
+//! So it held no lock: it waited for something, got it, and passed it on. The message waited for that; from then on the thread worked for
+//! it. Asked of the message's own sleeps after its receive only. Not if the other thread served other messages, was busy all the while, or
+//! kept a transaction open for its client.
+//!
+//! Example: `a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock` in `tests/all/waits.rs`.
+
+use tailsight_kernel::syscalls;
+
+use super::case::{WAKER_DEPTH, holds_for_its_client, peer, serves_others};
+use super::{Case, Verdict};
+use crate::messages::backend_calls::NOBODY;
+use crate::model::Frame;
+use crate::path::pieces::Focus;
+use crate::scan::Scan;
+use crate::timelines::threads::{Sleep, State};
+
+pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
+    let focus = case.focus;
+    // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
+    if focus.message == NOBODY || focus.handoff.is_some() || focus.because.is_some() {
+        return None;
+    }
+    let waker = case.sibling().filter(|_| case.needs_what_another_has())?;
+    let (from, ended) = (case.part.from, case.part.ended);
+    let Origin { until, how, by } =
+        origin(case.scan, waker.tid, (from, ended), case.place_of_work(), focus, case.depth)?;
+    let focus = Focus { handed: true, followed: true, until: ended, ..focus };
+    Some(Verdict::WaitThenFollow { until, how, by, tid: waker.tid, focus })
+}
+
+/// A sleep that was the begin of what another thread passed on.
+struct Origin {
+    /// When it ended.
+    until: u64,
+    how: Sleep,
+    by: Option<Frame>,
+}
+
+/// A thread slept from `from` to `to` and `tid` woke it. The last sleep of `tid` by then, or of the thread that ended that one.
+/// `place`: where in the program the first sleeper was, 0: not known.
+fn origin(scan: &Scan, tid: u32, (from, to): (u64, u64), place: u32, focus: Focus, depth: u32) -> Option<Origin> {
+    let thread = scan.threads.get(tid)?;
+    let upto = thread.at(to)?;
+    // Its last sleep that had ended by then.
+    let after = (1..=upto).rev().take_while(|&i| thread.intervals[i].from > from);
+    let mut sleeps = after.filter_map(|i| match thread.intervals[i - 1].state {
+        State::Sleeping { how } => Some((i, how)),
+        _ => None,
+    });
+    let (end, how) = sleeps.next()?;
+    let (since, until) = (thread.intervals[end - 1].from, thread.intervals[end].from);
+    let waker = thread.intervals[end].waker;
+    if serves_others(scan, &focus, tid, since) || holds_for_its_client(scan, &focus, tid, how, to) {
+        return None;
+    }
+    let how = if place == 0 { how } else { Sleep { place, ..how } };
+    if let Some(peer @ Frame::Peer { .. }) = peer(scan, focus, waker) {
+        return Some(Origin { until, how, by: Some(peer) });
+    }
+    match waker {
+        Some(w) if !w.interrupt && depth < WAKER_DEPTH && scan.threads.names().is_target(w.tid) => {
+            origin(scan, w.tid, (from, until), place, focus, depth + 1)
+        }
+        _ if syscalls::polls(how.nr) && !how.stopped => Some(Origin { until, how, by: None }),
+        _ => None,
+    }
+}
