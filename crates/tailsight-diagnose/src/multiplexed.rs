@@ -48,8 +48,8 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
     }
     if counts.tls_in_turn > 0 {
         notes.push(format!(
-            "{} messages came in TLS, whose contents are not seen: each is paired with the next reply of its connection, as requests \
-             and replies alternate there",
+            "{} messages came in TLS, whose contents are not seen: one that is replied to is paired with the next reply of its \
+             connection, as requests and replies alternate there",
             counts.tls_in_turn
         ));
     }

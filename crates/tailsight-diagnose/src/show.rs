@@ -51,7 +51,7 @@ pub struct Shown {
     pub messages: u64,
     /// Mean latency of the messages that it is compared with.
     pub reference_ns: u64,
-    /// Ids of the messages that its thread took first, the last before it first; at most 16.
+    /// Ids of the messages that its thread took first, or still served when it came, the last before it first; at most 16.
     pub ahead: Vec<u32>,
     /// The stages that it passed, by time.
     pub marks: Vec<Mark>,
@@ -193,12 +193,19 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>
         faster: place as f64 / ranked.len() as f64,
         messages: ranked.len() as u64,
         reference_ns: usual.mean_ns,
-        ahead: Ahead::new(&lifetimes.messages).of(of),
+        ahead: behind(&lifetimes.messages, of),
         marks: marks(of, from_ns, to_ns),
         rows: rows(lifetimes, &classification, (leg, id), usual, &causes_by_row(known, &spans)),
         spans,
         settings: vec![],
     })
+}
+
+/// The messages of its thread that a message waited behind, the last before it first, at most 16.
+fn behind(messages: &[Message], of: &Message) -> Vec<u32> {
+    const MOST: usize = 16;
+    let ahead = Ahead::new(messages);
+    ahead.waited_behind(messages, of).iter().rev().map(|&(_, id)| id).take(MOST).collect()
 }
 
 /// A piece of a path that begins at (leg, ns).

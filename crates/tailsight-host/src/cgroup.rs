@@ -70,7 +70,7 @@ pub fn mounts(mountinfo: impl AsRef<[u8]>, controller: &str) -> Vec<Mount> {
 }
 
 /// What the kernel escapes in a path, which the parser leaves so. The backslash comes last: it would begin another escape.
-fn unescaped(path: &str) -> PathBuf {
+pub(crate) fn unescaped(path: &str) -> PathBuf {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.iter().fold(path.to_owned(), |path, (escaped, plain)| path.replace(escaped, plain)).into()
 }

@@ -19,6 +19,7 @@ pub mod fentry;
 mod fixture;
 pub mod kernel;
 pub mod machine;
+pub mod mounts;
 pub mod nic;
 pub mod phc;
 pub mod pmu;

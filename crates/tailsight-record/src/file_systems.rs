@@ -1,18 +1,20 @@
 //! File systems whose fsync is not seen without fentry programs. In: processes. Out: the names of those on which they have files open
 //! for writing.
 
-use nix::sys::statfs::statfs;
+use tailsight_host::mounts::{Mounts, is_served};
 
-/// File systems on a disk or another machine that have no pair of tracepoints around fsync, by their magic numbers (`statfs(2)`).
+/// File systems on a disk or another machine that have no pair of tracepoints around fsync, by the type of their mount, with their names.
 /// Those that are stacked on others (overlay) call fsync of these, which is seen where it has tracepoints.
-const BLIND: [(i64, &str); 7] = [
-    (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
-    (0xca45_1a4e, "bcachefs"),
-    (0x2fc1_2fc1, "zfs"),
-    (0x6969, "nfs"),
-    (0xff53_4d42, "cifs"),
-    (0x6573_5546, "fuse"),
+const BLIND: [(&str, &str); 9] = [
+    ("xfs", "xfs"),
+    ("btrfs", "btrfs"),
+    ("bcachefs", "bcachefs"),
+    ("zfs", "zfs"),
+    ("nfs", "nfs"),
+    ("nfs4", "nfs"),
+    ("cifs", "cifs"),
+    ("smb3", "cifs"),
+    ("smb2", "cifs"),
 ];
 
 /// Descriptors of a process that are looked at.
@@ -28,24 +30,28 @@ pub fn unseen(pids: &[u32]) -> Vec<String> {
 
 fn of_process(pid: u32) -> Vec<&'static str> {
     let Ok(list) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return vec![] };
+    let mounts = Mounts::of(pid);
     let of = |entry: std::fs::DirEntry| {
-        let path = entry.path();
         // A socket, a pipe and the like have no path; to look at them costs nothing but time.
-        if !std::fs::read_link(&path).ok()?.starts_with("/") {
+        if !std::fs::read_link(entry.path()).ok()?.starts_with("/") {
             return None;
         }
         let name = entry.file_name();
         let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{}", name.to_string_lossy())).ok()?;
-        if !is_for_writing(&info) || !std::fs::metadata(&path).ok()?.is_file() {
-            return None;
-        }
-        named(statfs(&path).ok()?.filesystem_type().0 as i64)
+        // The file itself is not touched: who answers for its file system might never answer.
+        is_for_writing(&info).then(|| named(mounts.kind_of(mount_of(&info)?)?)).flatten()
     };
     list.flatten().take(MOST).filter_map(of).collect()
 }
 
-fn named(magic: i64) -> Option<&'static str> {
-    BLIND.iter().find(|(of, _)| *of == magic & 0xffff_ffff).map(|(_, name)| *name)
+fn named(kind: &str) -> Option<&'static str> {
+    let listed = BLIND.iter().find(|(of, _)| *of == kind).map(|(_, name)| *name);
+    listed.or_else(|| is_served(kind).then_some("fuse"))
+}
+
+/// The number of the mount that a file was opened on.
+fn mount_of(fdinfo: &str) -> Option<i32> {
+    fdinfo.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
 }
 
 /// Whether `flags:` (octal) of an fdinfo has an access mode with writing: its last two bits.
@@ -69,10 +75,10 @@ mod tests {
 
     #[test]
     fn file_systems_without_tracepoints_have_names() {
-        assert_eq!((named(0x5846_5342), named(0x9123_683e)), (Some("xfs"), Some("btrfs")));
-        // On 32 bits the number is negative.
-        assert_eq!(named(i64::from(0x9123_683e_u32.cast_signed())), Some("btrfs"));
-        assert_eq!((named(0xef53), named(0xf2f5_2010), named(0x0102_1994)), (None, None, None), "ext4, f2fs, tmpfs");
+        assert_eq!((named("xfs"), named("btrfs"), named("nfs4")), (Some("xfs"), Some("btrfs"), Some("nfs")));
+        assert_eq!((named("fuse.sshfs"), named("fusectl")), (Some("fuse"), None));
+        assert_eq!((named("ext4"), named("f2fs"), named("tmpfs")), (None, None, None));
+        assert_eq!((mount_of("pos:\t0\nflags:\t02\nmnt_id:\t29\n"), mount_of("pos:\t0\n")), (Some(29), None));
         let text = warning(&["btrfs".into(), "xfs".into()]);
         assert!(text.contains("on btrfs and xfs,") && text.contains("fentry"), "{text}");
     }

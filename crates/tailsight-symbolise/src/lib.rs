@@ -13,6 +13,7 @@ pub mod error;
 pub mod functions;
 pub mod maps;
 pub mod own;
+mod patience;
 pub mod reader;
 pub mod resolve;
 pub mod stacks;

@@ -9,7 +9,7 @@ use tailsight_units::format::signed_duration as human;
 
 use super::data::{ADVICE, Pathology};
 use super::{Advisor, fill};
-use crate::cause::names::{Titled, base, did, waited};
+use crate::cause::names::{Titled, base, did, is_for_work, waited};
 use crate::cause::{Category, Subject};
 use crate::functions::without_arguments;
 use crate::glob;
@@ -43,7 +43,9 @@ impl Advisor<'_> {
         let [focus, reference] = self.ahead;
         // As many as usual, to the digits that are shown, say nothing.
         let [shown, usual] = [focus, reference].map(|n| format!("{n:.1}"));
-        if cause.category == Category::HolBlocking && focus > reference && shown != usual {
+        // Fewer than the messages that the cause hit: most waited behind others than are counted, those in service when they came.
+        let are_counted = focus * self.focus_messages as f64 >= cause.messages as f64;
+        if cause.category == Category::HolBlocking && focus > reference && shown != usual && are_counted {
             out += &format!(" ({shown} messages ahead on average, usually {usual})");
         }
         if matches!(cause.subject, Some(Subject::Holder { .. })) && cause.deviation_ns > 0 {
@@ -66,6 +68,19 @@ impl Advisor<'_> {
             // It may have worked for this message, or for one before it.
             if matches!(subject, Subject::OtherThread { .. }) && cause.category == Category::AppProcessing {
                 return format!("another thread of {} was waited for, or had its core ({})", self.app, cause.title());
+            }
+            if let Subject::OtherThreads { .. } = subject {
+                return format!(
+                    "{} had other messages in its other workers, for which it waited ({})",
+                    self.app,
+                    cause.title()
+                );
+            }
+            if let Subject::WaitIn { call: Some(call), .. } = subject
+                && cause.category == Category::AppProcessing
+                && is_for_work(call)
+            {
+                return format!("{} waited for what the kernel does not show, its thread in {call}", self.app);
             }
             let waited = waited(cause.category, subject, &cause.frames);
             if let Some(place) = waited.filter(|_| cause.category == Category::AppProcessing) {

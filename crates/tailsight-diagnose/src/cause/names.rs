@@ -38,6 +38,12 @@ pub fn base(subject: &Subject) -> String {
     }
 }
 
+/// Whether threads of a server wait for work in a call. Who waits so with a request in hand waits for something that its runtime has: a task,
+/// a pool, a lock of its own.
+pub(crate) fn is_for_work(call: &str) -> bool {
+    call.starts_with("epoll_") || call == "io_uring_enter"
+}
+
 /// Of a wait of the application: in or for what.
 fn place(subject: &Subject) -> Option<String> {
     match subject {
@@ -71,6 +77,7 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         // Of a server of processes they are no threads of one.
         Subject::OtherThreads { application } => format!("{application} (other workers)"),
         Subject::LaterArrivals => "requests that came later were served first".into(),
+        Subject::WaitIn { call: Some(call), .. } if is_for_work(call) => format!("not visible; its thread in {call}"),
         other => base(other),
     };
     start + &nested(category, subject, frames)

@@ -48,9 +48,17 @@ pub(crate) type Key = (&'static str, fn(&Message) -> u32, fn(&Lifetimes, u32) ->
 /// The candidates, the coarsest first.
 pub(crate) const KEYS: [Key; 3] = [
     ("class", |m| u32::from(m.class), |l, c| l.classes.get(c as usize).map_or(c.to_string(), |c| c.name.clone())),
-    ("size", |m| 32 - m.bytes.saturating_sub(1).leading_zeros(), |_, c| format!("of up to {} bytes", 1u64 << c)),
+    ("size", |m| 32 - m.bytes.saturating_sub(1).leading_zeros(), |_, c| of_size(c)),
     ("connection", |m| m.flow, |l, c| l.flows.get(c as usize).map_or(c.to_string(), |f| format!("on {}", f.name))),
 ];
+
+/// The sizes of a class: from above half a power of two up to it.
+fn of_size(power: u32) -> String {
+    match (1u64 << power, 1u64 << power.saturating_sub(1)) {
+        (most @ 0..=2, _) => format!("of up to {most} bytes"),
+        (most, half) => format!("of {} to {most} bytes", half + 1),
+    }
+}
 
 /// The messages that say what is usual for the classes of a key.
 #[derive(Clone, Debug, Default)]

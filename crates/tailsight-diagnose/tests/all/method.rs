@@ -183,7 +183,7 @@ fn classes_are_compared_with_their_like() {
     l.messages.iter_mut().for_each(|m| m.bytes = if m.id % 50 == 0 { 9_000 } else { 100 });
     let d = service(&l, false);
     let first = &d.causes[0];
-    assert_eq!((first.category.as_str(), first.name.as_str()), ("app-processing", "class of up to 16384 bytes"));
+    assert_eq!((first.category.as_str(), first.name.as_str()), ("app-processing", "class of 8193 to 16384 bytes"));
     assert!((0.97..=1.0).contains(&first.share), "{first:?}");
     // Interference that happens to hit one class stays what it is.
     let mut l = busy(|_| vec![a(2, 400_000)]);

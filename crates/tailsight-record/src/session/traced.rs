@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use tailsight_host::mounts::Mounts;
 use tailsight_output::input::{Links, open_regular};
 use tailsight_symbolise::functions::{EndsBy, Located, Traceable, Wanted};
 use tailsight_symbolise::maps::{Mapping, Maps};
@@ -337,7 +338,9 @@ fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Bin
         return Err(why);
     }
     let name = binary.rsplit('/').next().unwrap_or(binary).to_owned();
-    let inside = pids.iter().map(|pid| PathBuf::from(format!("/proc/{pid}/root{binary}")));
+    // Who answers for a file system of that process's might never do so.
+    let can_be_looked_up = |pid: &&u32| !Mounts::of(**pid).is_served(Path::new(binary));
+    let inside = pids.iter().filter(can_be_looked_up).map(|pid| PathBuf::from(format!("/proc/{pid}/root{binary}")));
     let started = command.filter(|c| c.rsplit('/').next() == Some(binary)).and_then(in_path);
     let candidates: Vec<PathBuf> = match binary.contains('/') {
         true => inside.filter(|_| binary.starts_with('/')).chain([PathBuf::from(binary)]).collect(),

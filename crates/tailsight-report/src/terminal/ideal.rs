@@ -193,7 +193,7 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
         String::new()
     };
     let inherent = format!(
-        "Inherent: an ideal server with the same arrivals ({workers}, {} of work for each message, the mean, {:.0} % of their time) would also \
+        "Inherent: an ideal server with the same arrivals ({workers}, {} of a worker's time for each message, the mean: {:.0} % of their time) would also \
          take {} ({:.1} %) of these {}; the other {} is excess: waits, or work beyond the mean{others}",
         time(ideal.model.service_ns),
         ideal.model.utilisation * 100.0,

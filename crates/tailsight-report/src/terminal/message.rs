@@ -45,7 +45,7 @@ fn about(m: &Shown, style: &Style) -> Vec<String> {
         units::duration(m.reference_ns)
     );
     let ahead = match m.ahead.as_slice() {
-        [] => "no message was served ahead of it".to_owned(),
+        [] => "that thread had no other message before it".to_owned(),
         ids => {
             let list: Vec<String> = ids.iter().rev().map(u32::to_string).collect();
             let most = if ids.len() == 16 { "at least " } else { "" };

@@ -11,9 +11,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use tailsight_host::mounts::{Mounts, is_served};
 use tailsight_output::input::{Links, open_regular};
 
 use crate::error::Error;
+use crate::patience::in_time;
 
 /// One mapping that can hold code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Mapping {
     pub end: u64,
     /// Where in the file it starts, bytes.
     pub offset: u64,
+    /// The file system that the file is on: major and minor number of its device.
+    pub device: (u32, u32),
     /// The file's number in its file system; 0: no file.
     pub inode: u64,
     /// The file as the process names it, without ` (deleted)`; empty or in brackets: no file.
@@ -47,13 +51,40 @@ impl Mapping {
     /// # Errors
     /// [`Error::Module`], [`Error::Replaced`].
     pub fn open(&self, pid: u32) -> Result<(PathBuf, File), Error> {
+        if let Some(why) = self.would_wait(pid) {
+            let source = std::io::Error::new(std::io::ErrorKind::Unsupported, why);
+            return Err(Error::Module { path: self.path.clone().into(), source });
+        }
+        let mapping = self.clone();
+        in_time(move || mapping.open_now(pid))
+            .unwrap_or_else(|source| Err(Error::Module { path: self.path.clone().into(), source }))
+    }
+
+    /// Why opening the file could take for ever: a process answers for its file system, or perhaps one that is mounted nowhere any more.
+    fn would_wait(&self, pid: u32) -> Option<String> {
+        let (its, own) = (Mounts::of(pid), Mounts::of(std::process::id()));
+        let kind = its.kind_of_device(self.device).or_else(|| own.kind_of_device(self.device));
+        match kind {
+            Some(kind) if is_served(kind) => Some(format!("another process answers for its file system ({kind})")),
+            // Disks have a major number. What has none is on a list as long as it is mounted where this process or that one sees it.
+            None if self.device.0 == 0 => Some("its file system is mounted nowhere".into()),
+            _ => None,
+        }
+    }
+
+    fn open_now(&self, pid: u32) -> Result<(PathBuf, File), Error> {
         let mut why = std::io::Error::from(std::io::ErrorKind::NotFound);
         let mut replaced = false;
         // The file itself, whatever is at its path now; the path in the process' own mount namespace, where the right to that is missing; where
         // it was, when the process is gone. The path may be another file's by now, or a link's, which the number of the file tells.
         let itself = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
         let inside = format!("/proc/{pid}/root{}", self.path);
-        for path in [itself, inside, self.path.clone()] {
+        let mounts = [Mounts::of(pid), Mounts::of(std::process::id())];
+        let paths = [(itself, None), (inside, Some(&mounts[0])), (self.path.clone(), Some(&mounts[1]))];
+        for (path, seen_by) in paths {
+            if seen_by.is_some_and(|mounts| mounts.is_served(Path::new(&self.path))) {
+                continue;
+            }
             match open_regular(Path::new(&path), Links::Follow, MOST_FILE_BYTES) {
                 Ok((file, about)) if about.ino() == self.inode => return Ok((path.into(), file)),
                 Ok(_) => replaced = true,
@@ -68,10 +99,15 @@ impl Mapping {
 
     /// The folder that the file is in, as the process sees it. A place only: nothing can be read by it alone.
     pub fn folder(&self, pid: u32) -> Option<OwnedFd> {
-        let folder = Path::new(&self.path).parent()?.to_str()?;
+        let folder = Path::new(&self.path).parent()?.to_str()?.to_owned();
+        let seen_by = [pid, std::process::id()].map(Mounts::of);
+        if seen_by.iter().any(|mounts| mounts.is_served(Path::new(&folder))) {
+            return None;
+        }
         let flags = libc::O_PATH | libc::O_DIRECTORY;
-        let open = |path: String| OpenOptions::new().read(true).custom_flags(flags).open(path).ok();
-        open(format!("/proc/{pid}/root{folder}")).or_else(|| open(folder.to_owned())).map(OwnedFd::from)
+        let open = move |path: String| OpenOptions::new().read(true).custom_flags(flags).open(path).ok();
+        let opened = in_time(move || open(format!("/proc/{pid}/root{folder}")).or_else(|| open(folder)));
+        opened.ok().flatten().map(OwnedFd::from)
     }
 }
 
@@ -154,12 +190,15 @@ fn parse_line(line: &str) -> Option<Mapping> {
     };
     let (start, end) = word().split_once('-')?;
     let permissions = word();
-    let (offset, _device, inode) = (word(), word(), word());
+    let (offset, device, inode) = (word(), word(), word());
     let hex = |text| u64::from_str_radix(text, 16).ok();
     let (start, end, offset) = (hex(start)?, hex(end)?, hex(offset)?);
+    let (major, minor) = device.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    let device = (number(major)?, number(minor)?);
     let path = rest.trim_start_matches(' ');
     let path = path.strip_suffix(" (deleted)").unwrap_or(path).to_owned();
-    let mapping = Mapping { start, end, offset, inode: inode.parse().ok()?, path };
+    let mapping = Mapping { start, end, offset, device, inode: inode.parse().ok()?, path };
     (permissions.contains('x') && start < end).then_some(mapping)
 }
 
@@ -212,7 +251,7 @@ not a line
                 let lay = |(gap, length)| {
                     let start = at + gap / 10;
                     at = start + length;
-                    Mapping { start, end: at, offset: 0, inode: 1, path: String::new() }
+                    Mapping { start, end: at, offset: 0, device: (8, 1), inode: 1, path: String::new() }
                 };
                 Maps::from(gaps.into_iter().map(lay).collect::<Vec<_>>())
             };
@@ -232,11 +271,14 @@ not a line
         fs::write(&path, "one").unwrap();
         let inode = fs::metadata(&path).unwrap().ino();
         let own = std::process::id();
-        let mapping =
-            Mapping { start: 0x1000, end: 0x2000, offset: 0, inode, path: path.to_string_lossy().into_owned() };
+        let path = path.to_string_lossy().into_owned();
+        let mapping = Mapping { start: 0x1000, end: 0x2000, offset: 0, device: (8, 1), inode, path };
         assert!(mapping.open(own).is_ok());
         let other = Mapping { inode: inode + 1, ..mapping.clone() };
         assert!(matches!(other.open(own), Err(Error::Replaced { .. })));
+        // Who answers for a file system that is mounted nowhere might never do so.
+        let unmounted = Mapping { device: (0, 1 << 19), ..mapping.clone() };
+        assert!(matches!(unmounted.open(own), Err(Error::Module { .. })));
         let gone = Mapping { path: "/nowhere/at/all".into(), ..mapping };
         let error = gone.open(own).unwrap_err();
         assert!(matches!(error, Error::Module { .. }));

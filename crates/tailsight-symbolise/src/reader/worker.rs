@@ -197,8 +197,14 @@ impl Worker<'_> {
 
 impl Process {
     fn new(mappings: &[Mapped]) -> Process {
-        let mapping =
-            |m: &Mapped| Mapping { start: m.start, end: m.end, offset: m.offset, inode: 0, path: String::new() };
+        let mapping = |m: &Mapped| Mapping {
+            start: m.start,
+            end: m.end,
+            offset: m.offset,
+            device: (0, 0),
+            inode: 0,
+            path: String::new(),
+        };
         Process {
             maps: Maps::from(mappings.iter().map(mapping).collect::<Vec<_>>()),
             file_of: mappings.iter().filter_map(|m| Some((m.start, m.file?))).collect(),

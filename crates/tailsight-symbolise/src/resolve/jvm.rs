@@ -12,6 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tailsight_host::mounts::Mounts;
+
 use super::status;
 use crate::maps::Maps;
 
@@ -66,6 +68,9 @@ impl Process {
         let inside = status::inside(status).unwrap_or(pid);
         let user = status::user(status).ok_or("its user is not known")?;
         let tmp = PathBuf::from(format!("/proc/{pid}/root/tmp"));
+        if Mounts::of(pid).is_served(Path::new("/tmp")) {
+            return Err("another process answers for its /tmp (FUSE), and could keep who looks there".into());
+        }
         // A link there would lead out of its own root.
         if !fs::symlink_metadata(&tmp).is_ok_and(|about| about.is_dir()) {
             return Err("its /tmp is no directory".into());

@@ -9,9 +9,11 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use tailsight_host::mounts::Mounts;
 use tailsight_output::input::{Links, open_regular};
 
 use super::{shortened, status};
+use crate::patience::in_time;
 
 /// A map beyond this is read up to here: large applications write tens of MiB.
 const MOST_BYTES: u64 = 256 << 20;
@@ -42,7 +44,11 @@ impl PerfMap {
         let inside = status::inside(&status).map(|id| format!("/proc/{pid}/root/tmp/perf-{id}.map"));
         let names = [inside, Some(format!("/tmp/perf-{pid}.map"))];
         let user = status::user(&status)?;
-        names.into_iter().flatten().find_map(|path| file_of(Path::new(&path), user))
+        // Its own /tmp, or this process's.
+        let seen_by = [pid, std::process::id()].map(Mounts::of);
+        let can_be_looked_up = |mounts: &Mounts| !mounts.is_served(Path::new("/tmp"));
+        let names = names.into_iter().zip(seen_by).filter(|(_, mounts)| can_be_looked_up(mounts));
+        names.filter_map(|(name, _)| name).find_map(|path| file_of(Path::new(&path), user))
     }
 
     /// Reads an open one.
@@ -107,7 +113,8 @@ fn of_any_tier(name: &str) -> Cow<'_, str> {
 /// An ordinary file of that user's or of root's. Anybody can put something of that name into `/tmp`: a link would have us read
 /// what the user may not, a pipe would keep us waiting for ever, and another user's file would name functions as it likes.
 fn file_of(path: &Path, user: u32) -> Option<File> {
-    let (file, about) = open_regular(path, Links::Refuse, u64::MAX).ok()?;
+    let path = path.to_owned();
+    let (file, about) = in_time(move || open_regular(&path, Links::Refuse, u64::MAX)).ok()?.ok()?;
     (about.uid() == user || about.uid() == 0).then_some(file)
 }
 

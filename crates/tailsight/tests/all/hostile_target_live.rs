@@ -15,6 +15,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tailsight_trace::Run;
 
+use crate::silent_file_system::{FILE, SilentFileSystem};
 use crate::support::{Live, shown, tailsight};
 
 /// The user that owns nothing.
@@ -323,6 +324,26 @@ fn measured(mut command: Command) -> (Output, u64, Duration) {
 
 /// As long as a recording of a second may take on a busy machine when nothing of the target keeps it.
 const SOON: Duration = Duration::from_secs(20);
+
+/// Looked at, a file of a file system whose server is silent keeps whoever looks for ever, and no signal ends that: a recorder never began,
+/// and could not be killed.
+#[test]
+fn a_file_system_that_a_process_answers_for_is_not_looked_into() {
+    const TEST: &str = "a_file_system_that_a_process_answers_for_is_not_looked_into";
+    let Some(hostile) = Hostile::new(TEST) else { return };
+    let program = fs::read(&hostile.program).unwrap();
+    let at = hostile.path("mount");
+    // It ends before the folder that it is in is removed: who looks into it waits for it.
+    let hostile = Hostile { program: at.join(FILE), ..hostile };
+    let Some(mounted) = SilentFileSystem::mount(&at, program) else {
+        return tailsight_testing::skip_as(TEST, "this kernel has no FUSE, or not for this process");
+    };
+    let target = hostile.start(&["spin"]);
+    mounted.fall_silent();
+    let recorded = hostile.recorded(&target);
+    assert!(recorded.took < SOON, "{:?}", recorded.took);
+    assert!(recorded.says("another process answers for its file system (fuse)"), "{:?}", recorded.run.meta.warnings);
+}
 
 /// 256 MiB of `1 1` lines took 4.9 to 6.9 GB and 38 s, half of them before the recording.
 #[test]

@@ -26,6 +26,7 @@ mod runtimes_live;
 mod schemas;
 mod sent_live;
 mod shared_live;
+mod silent_file_system;
 mod support;
 mod symbols_live;
 mod torture;
