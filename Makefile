@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release deb deb-check deb-reproducible tarball publish-check book lint kernels torture bench accuracy clock-check setup clean
+.PHONY: help demo test build release deb deb-check deb-reproducible tarball publish-check book lint kernels torture bench accuracy corpus clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -72,6 +72,9 @@ bench: ## the figures of docs/results/benchmarks.md, measured here beside the pe
 
 accuracy: ## how often the named cause is right: faults with known causes, each 5 times (root; OUT=DIR)
 	@scripts/accuracy.sh $(if $(OUT),"$(OUT)")
+
+corpus: ## the lab's scenarios recorded, cut to short intervals, kept for `make test` to diagnose again (root; OUT=DIR)
+	@scripts/corpus.sh $(if $(OUT),"$(OUT)")
 
 clock-check: ## is the time-stamp counter brought to the clock in order, through thousands of changes? (root for the second part)
 	@scripts/clock-check.sh

@@ -7,6 +7,7 @@
 mod clock_check;
 mod replay;
 mod run;
+mod trim;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -43,6 +44,8 @@ enum Command {
     WhatIf(run::what_if::WhatIfArgs),
     /// Diagnose a folder's recordings again: is the answer what it was, and is it right?
     Replay(replay::ReplayArgs),
+    /// Cut recordings to short intervals with the same answer, without the names of others.
+    Trim(trim::TrimArgs),
     /// List the scenarios.
     List,
     /// Be a test server until killed.
@@ -302,6 +305,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Load(args) => load(&args).map(|()| ExitCode::SUCCESS),
         Command::Replay(args) => replay::replay(&args),
+        Command::Trim(args) => trim::trim(&args),
         Command::WhatIf(args) => run::what_if::run(&args),
         Command::Run(args) => run::run(&args),
         Command::List => {

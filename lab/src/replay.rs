@@ -51,7 +51,10 @@ pub struct Key {
     /// What was wrong, in words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub about: String,
-    /// The causes, one of which is to come first on the total leg.
+    /// The leg that is judged; the total one, if none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leg: Option<String>,
+    /// The causes, one of which is to come first on that leg.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub right: Vec<RightCause>,
 }
@@ -74,7 +77,16 @@ impl Key {
         run.parent().unwrap_or(run).join("key.json")
     }
 
-    fn of(run: &Path) -> anyhow::Result<Key> {
+    /// The leg that is judged.
+    pub fn leg(&self) -> &str {
+        self.leg.as_deref().filter(|leg| *leg != "default").unwrap_or("total")
+    }
+
+    /// The key of a run; an empty one where there is none.
+    ///
+    /// # Errors
+    /// If its file cannot be read, or is no key.
+    pub fn of(run: &Path) -> anyhow::Result<Key> {
         let file = [Key::beside(run), run.with_extension("key.json")].into_iter().find(|file| file.is_file());
         let Some(file) = file else { return Ok(Key::default()) };
         let text = std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -82,7 +94,7 @@ impl Key {
     }
 
     /// Whether the first cause is right; `None` where nobody knows, or nothing is wrong.
-    fn judge(&self, causes: &[Named]) -> Option<bool> {
+    pub fn judge(&self, causes: &[Named]) -> Option<bool> {
         if let Some(scenario) = self.scenario.as_deref().and_then(scenario_of) {
             return scenario_s_first_is_right(&scenario, causes);
         }
@@ -119,17 +131,8 @@ struct Answer {
 
 /// `lab replay`.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let tailsight = args.tailsight.clone().unwrap_or_else(|| program.with_file_name("tailsight"));
-    if !tailsight.is_file() {
-        bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
-    }
-    let mut runs = Vec::new();
-    find_runs(&args.dir, 4, &mut runs)?;
-    if runs.is_empty() {
-        bail!("{} holds no run of `tailsight record` (a folder with run.json)", args.dir.display());
-    }
-    runs.sort();
+    let tailsight = program(args.tailsight.as_deref())?;
+    let runs = runs_in(&args.dir)?;
     let tasks: Vec<(&PathBuf, &String)> =
         runs.iter().flat_map(|run| args.legs.iter().map(move |leg| (run, leg))).collect();
     let (next, answers) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -160,6 +163,33 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     Ok(if counts.different > 0 && !args.accept { ExitCode::from(4) } else { ExitCode::SUCCESS })
 }
 
+/// The program that diagnoses.
+///
+/// # Errors
+/// If it is not there.
+pub fn program(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let itself = std::env::current_exe().context("cannot find this program")?;
+    let tailsight = named.map_or_else(|| itself.with_file_name("tailsight"), Path::to_owned);
+    if !tailsight.is_file() {
+        bail!("{} is not there; cargo build -p tailsight, or name it with --tailsight", tailsight.display());
+    }
+    Ok(tailsight)
+}
+
+/// The runs below a folder, in order.
+///
+/// # Errors
+/// If there are none, or it cannot be read.
+pub fn runs_in(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut runs = Vec::new();
+    find_runs(dir, 4, &mut runs)?;
+    if runs.is_empty() {
+        bail!("{} holds no run of `tailsight record` (a folder with run.json)", dir.display());
+    }
+    runs.sort();
+    Ok(runs)
+}
+
 #[derive(Default)]
 struct Counts {
     answers: usize,
@@ -187,7 +217,7 @@ impl Counts {
     fn print(&self, runs: usize) {
         let Counts { answers, equal, different, first, right, judged } = self;
         println!(
-            "{answers} answers of {runs} runs: {equal} as before, {different} different, {first} new; first cause of the total leg right in {right} of {judged}"
+            "{answers} answers of {runs} runs: {equal} as before, {different} different, {first} new; first cause right in {right} of {judged}"
         );
     }
 }
@@ -241,11 +271,14 @@ fn find_runs(dir: &Path, depth: usize, runs: &mut Vec<PathBuf>) -> anyhow::Resul
     Ok(())
 }
 
-/// Diagnoses a run again and compares.
-fn again(args: &ReplayArgs, tailsight: &Path, run: &Path, leg: &str) -> anyhow::Result<Answer> {
+/// What `diagnose` says of a run's leg, without some rules; a refusal is a text.
+///
+/// # Errors
+/// If it cannot be run, or was killed.
+pub fn answer_of(tailsight: &Path, run: &Path, leg: &str, without: &[String]) -> anyhow::Result<Value> {
     let output = Command::new(tailsight)
         .args(["diagnose", "--json", "--why", "--leg", leg])
-        .args(args.without_rule.iter().flat_map(|rule| ["--without-rule", rule]))
+        .args(without.iter().flat_map(|rule| ["--without-rule", rule]))
         .arg(run)
         .stdin(Stdio::null())
         .output()
@@ -256,7 +289,12 @@ fn again(args: &ReplayArgs, tailsight: &Path, run: &Path, leg: &str) -> anyhow::
         Some(_) => Value::String(first_line(&output.stderr, run)),
         None => bail!("diagnose of {} was killed", run.display()),
     };
-    let now = without_places(now);
+    Ok(without_places(now))
+}
+
+/// Diagnoses a run again and compares.
+fn again(args: &ReplayArgs, tailsight: &Path, run: &Path, leg: &str) -> anyhow::Result<Answer> {
+    let now = answer_of(tailsight, run, leg, &args.without_rule)?;
     let name = run.strip_prefix(&args.dir).unwrap_or(run).to_string_lossy().into_owned();
     let file = args.dir.join("replay").join(format!("{}.{leg}.json", name.replace('/', "--")));
     let before: Option<Value> = match std::fs::read(&file) {
@@ -283,7 +321,8 @@ fn again(args: &ReplayArgs, tailsight: &Path, run: &Path, leg: &str) -> anyhow::
             .collect()
     };
     let (rules, causes) = (rules(&now), causes(&now));
-    let right = if leg == "total" { Key::of(run)?.judge(&causes) } else { None };
+    let key = Key::of(run)?;
+    let right = if leg == key.leg() { key.judge(&causes) } else { None };
     Ok(Answer { run: name, leg: leg.to_owned(), right, says: says(&now, &causes), rules, differs })
 }
 

@@ -108,7 +108,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
                 }
                 let outcome = once(&lab, &mut state, scenario, repeat, &folder);
                 if args.keep && folder.is_dir() {
-                    let key = Key { scenario: Some(scenario.name.to_owned()), ..Key::default() };
+                    let leg = Some(scenario.leg.to_owned()).filter(|leg| leg != DEFAULT_LEG);
+                    let key = Key { scenario: Some(scenario.name.to_owned()), leg, ..Key::default() };
                     std::fs::write(folder.join("key.json"), serde_json::to_vec_pretty(&key)?)?;
                 }
                 state.undo(args.keep)?;

@@ -7,6 +7,9 @@ use std::collections::VecDeque;
 use super::{Found, SENT, sequence_diff};
 use crate::model::flags;
 
+/// Replies behind which the flow has gone on, and whose last packet may still come.
+const MOST_UNSEEN: usize = 64;
+
 /// A send call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendCall {
@@ -163,24 +166,26 @@ impl Replies {
         self.early_xmits.clear();
     }
 
-    /// A packet of the flow was given to the driver. One that begins behind a reply says that the reply left before, and not when:
-    /// its last byte's packet was not seen (a kernel may hide what happens while some task of its own has the core).
+    /// A packet of the flow was given to the driver. One that begins behind a reply does not tell when that one left: it was dropped and is
+    /// sent again later, or no hook saw it (a kernel may hide what happens while some task of its own has the core).
     pub fn xmit(&mut self, packet: Packet, found: &mut Found) {
         let Packet { begin, end, ts, cpu } = packet;
         if self.early_xmits.len() == 64 {
             self.early_xmits.pop_front();
         }
         self.early_xmits.push_back((end, ts, cpu));
-        while let Some((upto, ..)) = self.in_flight.front() {
+        let mut at = 0;
+        while let Some((upto, ..)) = self.in_flight.get(at) {
             if sequence_diff(end, *upto) < 0 {
                 break;
             }
-            if let Some((upto, _, messages)) = self.in_flight.pop_front()
-                && sequence_diff(begin, upto) < 0
-            {
+            if sequence_diff(begin, *upto) >= 0 {
+                at += 1;
+            } else if let Some((_, _, messages)) = self.in_flight.remove(at) {
                 transmit(&messages, ts, cpu, found);
             }
         }
+        self.in_flight.drain(..at.saturating_sub(MOST_UNSEEN));
     }
 
     /// Closes a batch: messages without a send of their own share the last one.
@@ -356,7 +361,10 @@ mod tests {
         r.received(1..2, &mut f);
         r.sent(send(110, 200), &mut f);
         r.xmit(packet(200, 130, 0), &mut f);
-        r.end(&mut f);
         assert_eq!(f.messages.iter().map(|m| m.xmit_ns).collect::<Vec<_>>(), vec![0, 130]);
+        // One that was dropped is sent again.
+        r.xmit(packet(100, 300, 0), &mut f);
+        r.end(&mut f);
+        assert_eq!(f.messages.iter().map(|m| m.xmit_ns).collect::<Vec<_>>(), vec![300, 130]);
     }
 }

@@ -64,6 +64,9 @@ impl Mapping {
     fn would_wait(&self, pid: u32) -> Option<String> {
         let (its, own) = (Mounts::of(pid), Mounts::of(std::process::id()));
         let kind = its.kind_of_device(self.device).or_else(|| own.kind_of_device(self.device));
+        if kind.is_none() && memory_device() == Some(self.device) {
+            return None;
+        }
         match kind {
             Some(kind) if is_served(kind) => Some(format!("another process answers for its file system ({kind})")),
             // Disks have a major number. What has none is on a list as long as it is mounted where this process or that one sees it.
@@ -109,6 +112,13 @@ impl Mapping {
         let opened = in_time(move || open(format!("/proc/{pid}/root{folder}")).or_else(|| open(folder)));
         opened.ok().flatten().map(OwnedFd::from)
     }
+}
+
+/// The device of files that are memory (memfd_create(2)), which is mounted nowhere.
+fn memory_device() -> Option<(u32, u32)> {
+    let file = nix::sys::memfd::memfd_create(c"tailsight", nix::sys::memfd::MFdFlags::MFD_CLOEXEC).ok()?;
+    let device = File::from(file).metadata().ok()?.dev();
+    Some((libc::major(device), libc::minor(device)))
 }
 
 /// A file beyond this is not looked into: programs with all their debug information have some hundred MiB.

@@ -4,6 +4,7 @@
 
 mod agents_live;
 mod bad_input;
+mod corpus;
 mod exports;
 mod fixes_live;
 mod functions_live;

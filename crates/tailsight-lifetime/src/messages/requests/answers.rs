@@ -96,9 +96,7 @@ impl Answers {
         let from = self.place.at(packet.seq);
         let to = from + u64::from(packet.len);
         self.place.at(packet.seq.wrapping_add(packet.len));
-        if self.xmits.back().is_none_or(|x| to > x.to) {
-            self.xmits.push_back(Xmit { from, to, ts: packet.ts, cpu });
-        }
+        self.xmits.push_back(Xmit { from, to, ts: packet.ts, cpu });
         feed(Segment { offset: from, len: to - from, captured }, &mut self.frames);
         self.framed.extend(self.frames.drain(..));
         self.resolve(false, found);
@@ -207,8 +205,8 @@ impl Answers {
         extra.send_tid = call.tid;
         extra.sent_ns = taken;
         extra.reply_end = last.call.end.wrapping_sub((last.to - frame.to) as u32);
-        // A packet behind the reply's last byte says that it left before, and not when.
-        if let Some(x) = self.xmits.iter().find(|x| x.to >= frame.to && x.ts >= entered).filter(|x| x.from < frame.to) {
+        // A packet behind the reply's last byte does not tell when that left.
+        if let Some(x) = self.xmits.iter().find(|x| x.from < frame.to && x.to >= frame.to && x.ts >= entered) {
             message.xmit_ns = x.ts;
             extra.xmit_cpu = x.cpu;
         }
@@ -243,7 +241,7 @@ impl Answers {
             if self.unclaimed.last().is_some_and(|u| u.ts >= send.call.ts) {
                 continue;
             }
-            let xmit = self.xmits.iter().find(|x| x.to >= send.to).filter(|x| x.from < send.to).map(|x| (x.ts, x.cpu));
+            let xmit = self.xmits.iter().find(|x| x.from < send.to && x.to >= send.to).map(|x| (x.ts, x.cpu));
             self.unclaimed.push(SendCall { inline_xmit: xmit, ..send.call });
         }
         if self.unpaired.is_empty() && self.unclaimed.len() > LIMIT {

@@ -1,0 +1,214 @@
+//! `lab trim`: a recording cut to a short interval of it in which its answer is the same, without the names of others, small enough to be kept in
+//! the repository and replayed by `make test`.
+//!
+//! In: runs of `tailsight record`, with their keys (see [`crate::replay`]). Out: for each a folder with the run and its key, or why it was left
+//! out. Names of tasks that are not the lab's, the application's or of threads that every kernel has become `task-N`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use tailsight_trace::event::Kind;
+use tailsight_trace::meta::State;
+use tailsight_trace::read::CpuEvents;
+use tailsight_trace::samples::Samples;
+use tailsight_trace::{Event, Run, RunWriter};
+use tailsight_units::parse;
+
+use crate::replay::{Key, answer_of};
+use crate::run::{Named, causes};
+
+/// `lab trim`.
+#[derive(Debug, Args)]
+pub struct TrimArgs {
+    /// A folder with recordings, at most four folders deep.
+    dir: PathBuf,
+    /// Where the trimmed ones go, a folder each.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// How long an interval is kept.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse::duration, default_value = "300ms")]
+    length: Duration,
+    /// The binary of tailsight [default: beside this one].
+    #[arg(long, value_name = "FILE")]
+    tailsight: Option<PathBuf>,
+}
+
+/// Stretches that are tried of a run, evenly over it.
+const TRIES: u64 = 8;
+
+/// `lab trim`.
+pub fn trim(args: &TrimArgs) -> anyhow::Result<ExitCode> {
+    let tailsight = crate::replay::program(args.tailsight.as_deref())?;
+    let runs = crate::replay::runs_in(&args.dir)?;
+    std::fs::create_dir_all(&args.out).with_context(|| format!("cannot make {}", args.out.display()))?;
+    let (mut kept, mut bytes) = (0, 0);
+    for path in &runs {
+        let key = Key::of(path)?;
+        let name = key.scenario.clone().unwrap_or_else(|| named_after(&args.dir, path));
+        let to = args.out.join(&name);
+        if to.exists() {
+            println!("{name:<28} there already");
+            continue;
+        }
+        match shortest(args, &tailsight, path, &key, &to)? {
+            Some(size) => {
+                kept += 1;
+                bytes += size;
+                println!("{name:<28} {} KiB", size >> 10);
+            }
+            None => println!("{name:<28} left out: no interval of it has the same first cause, and right"),
+        }
+    }
+    println!("{kept} of {} runs kept, {:.1} MiB", runs.len(), bytes as f64 / f64::from(1 << 20));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn named_after(dir: &Path, run: &Path) -> String {
+    run.strip_prefix(dir).unwrap_or(run).to_string_lossy().replace('/', "-")
+}
+
+/// Writes the first interval whose first cause is that of the whole run, and right if anybody knows; gives its size, bytes.
+fn shortest(args: &TrimArgs, tailsight: &Path, path: &Path, key: &Key, to: &Path) -> anyhow::Result<Option<u64>> {
+    let leg = key.leg();
+    let first = |run: &Path| -> anyhow::Result<Option<Named>> {
+        Ok(causes(&answer_of(tailsight, run, leg, &[])?).into_iter().next())
+    };
+    let Some(whole) = first(path)? else { return Ok(None) };
+    let mut run = Run::open(path)?;
+    let cpus = run.events()?;
+    let length = args.length.as_nanos() as u64;
+    let span = run.meta.end_ns.saturating_sub(run.meta.start_ns);
+    for attempt in 0..TRIES {
+        let from = run.meta.start_ns + span.saturating_sub(length) * attempt / TRIES.saturating_sub(1).max(1);
+        let folder = to.join("run");
+        write(&run, &cpus, (from, from + length), &folder)?;
+        let answer = answer_of(tailsight, &folder, leg, &[])?;
+        let named = causes(&answer);
+        let same = named.first().is_some_and(|now| now.category == whole.category && now.name == whole.name);
+        if same && key.judge(&named) != Some(false) {
+            std::fs::write(to.join("key.json"), serde_json::to_vec_pretty(key)?)?;
+            return Ok(Some(size_of(&folder)?));
+        }
+        std::fs::remove_dir_all(to).with_context(|| format!("cannot remove {}", to.display()))?;
+    }
+    Ok(None)
+}
+
+fn size_of(dir: &Path) -> anyhow::Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir)?.flatten() {
+        let about = entry.metadata()?;
+        bytes += if about.is_dir() { size_of(&entry.path())? } else { about.len() };
+    }
+    Ok(bytes)
+}
+
+/// Writes what a run has from..to, ns, without the names of others.
+fn write(run: &Run, cpus: &[CpuEvents], (from, to): (u64, u64), dir: &Path) -> anyhow::Result<()> {
+    let mut names = PublicNames::of(run);
+    let mut meta = run.meta.clone();
+    (meta.start_ns, meta.end_ns) = (from, to);
+    meta.target.selector = "-p PID".into();
+    meta.warnings.clear();
+    meta.host.boot_id.clear();
+    // The version, without the name of the build.
+    meta.host.kernel.truncate(meta.host.kernel.find('-').unwrap_or(meta.host.kernel.len()));
+    meta.state = State::Recording;
+    let mut writer = RunWriter::create(dir, &meta)?;
+    for cpu in cpus {
+        let kept = cpu.events.iter().filter(|e| from <= e.ts && e.ts <= to || is_kept_always(e) && e.ts < from);
+        let events: Vec<Event> = kept.map(|e| names.published(e)).collect();
+        writer.events(cpu.cpu, &events)?;
+    }
+    let mut tasks = run.tasks.clone();
+    for task in &mut tasks {
+        task.comm = names.shown(&task.comm);
+        task.cgroup.clear();
+    }
+    writer.tasks(&tasks)?;
+    let ports: Vec<u16> =
+        run.sockets.iter().filter(|s| run.meta.target.pids.contains(&s.tgid)).map(|s| s.local_port).collect();
+    let mut sockets = run.sockets.clone();
+    sockets.retain(|s| ports.contains(&s.local_port) || ports.contains(&s.remote_port));
+    sockets.iter_mut().for_each(|socket| socket.comm = names.shown(&socket.comm));
+    writer.sockets(&sockets)?;
+    writer.clocks(&run.clocks)?;
+    writer.samples(&interval(&run.samples, (from, to)))?;
+    meta.state = State::Complete;
+    writer.finish(&mut meta)?;
+    Ok(())
+}
+
+/// What is not told again: names, and the addresses of flows.
+fn is_kept_always(event: &Event) -> bool {
+    matches!(
+        event.kind(),
+        Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename | Kind::FlowAddr6 | Kind::SockState | Kind::Current)
+    )
+}
+
+/// The samples of an interval. Stacks keep their numbers: places of sleeps are told by them, too.
+fn interval(samples: &Samples, (from, to): (u64, u64)) -> Samples {
+    let rows: Vec<_> = samples.rows.iter().filter(|row| from <= row.ts_ns && row.ts_ns <= to).cloned().collect();
+    Samples { rows, ..samples.clone() }
+}
+
+/// Names that may be seen, and words for the others.
+struct PublicNames {
+    own: Vec<String>,
+    others: BTreeMap<String, String>,
+}
+
+impl PublicNames {
+    /// The application's tasks have their names.
+    fn of(run: &Run) -> PublicNames {
+        let own = run.tasks.iter().filter(|task| task.target).map(|task| task.comm.clone()).collect();
+        PublicNames { own, others: BTreeMap::new() }
+    }
+
+    fn is_public(&self, comm: &str) -> bool {
+        const NAMES: [&str; 14] = [
+            "memcached",
+            "nginx",
+            "redis-server",
+            "lab",
+            "tailsight",
+            "swapper",
+            "postgres",
+            "java",
+            "node",
+            "python3",
+            "haproxy",
+            "kthreadd",
+            "migration",
+            "jemalloc_bg_thd",
+        ];
+        const FAMILIES: [&str; 10] =
+            ["lab-", "mc-", "bio_", "io_thd_", "swapper/", "ksoftirqd/", "kworker/", "rcu", "migration/", "tailsight-"];
+        let is_family = |family: &&str| comm.starts_with(*family);
+        comm.is_empty()
+            || self.own.iter().any(|own| own == comm)
+            || NAMES.contains(&comm)
+            || FAMILIES.iter().any(is_family)
+    }
+
+    fn shown(&mut self, comm: &str) -> String {
+        if self.is_public(comm) {
+            return comm.to_owned();
+        }
+        let number = self.others.len() + 1;
+        self.others.entry(comm.to_owned()).or_insert_with(|| format!("task-{number}")).clone()
+    }
+
+    fn published(&mut self, event: &Event) -> Event {
+        if !matches!(event.kind(), Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename)) {
+            return *event;
+        }
+        let (b, c) = Event::pack_text(&self.shown(&event.text()));
+        Event { b, c, ..*event }
+    }
+}
