@@ -35,7 +35,7 @@ const COST_WINDOW: Duration = Duration::from_millis(50);
 const DETACH: Duration = Duration::from_millis(500);
 
 /// How long the rest (moving and writing events, unwinding stacks, naming functions) may wait for a core that nothing else wants.
-const FINISH: Duration = Duration::from_secs(2);
+const FINISH: Duration = Duration::from_secs(1);
 
 /// What the probes report at the end.
 struct Probes {
