@@ -17,7 +17,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::run::{Named, causes, scenario_of, scenario_s_first_is_right};
+use crate::run::{Named, causes, first_is_right, scenario_of};
 
 /// `lab replay`.
 #[derive(Debug, Args)]
@@ -96,7 +96,7 @@ impl Key {
     /// Whether the first cause is right; `None` where nobody knows, or nothing is wrong.
     pub fn judge(&self, causes: &[Named]) -> Option<bool> {
         if let Some(scenario) = self.scenario.as_deref().and_then(scenario_of) {
-            return scenario_s_first_is_right(&scenario, causes);
+            return first_is_right(&scenario, causes);
         }
         let first = causes.first();
         let is = |right: &RightCause| first.is_some_and(|first| right.is(first));

@@ -54,7 +54,7 @@ pub fn trim(args: &TrimArgs) -> anyhow::Result<ExitCode> {
             println!("{name:<28} there already");
             continue;
         }
-        match shortest(args, &tailsight, path, &key, &to)? {
+        match first_that_fits(args, &tailsight, path, &key, &to)? {
             Some(size) => {
                 kept += 1;
                 bytes += size;
@@ -72,7 +72,13 @@ fn named_after(dir: &Path, run: &Path) -> String {
 }
 
 /// Writes the first interval whose first cause is that of the whole run, and right if anybody knows; gives its size, bytes.
-fn shortest(args: &TrimArgs, tailsight: &Path, path: &Path, key: &Key, to: &Path) -> anyhow::Result<Option<u64>> {
+fn first_that_fits(
+    args: &TrimArgs,
+    tailsight: &Path,
+    path: &Path,
+    key: &Key,
+    to: &Path,
+) -> anyhow::Result<Option<u64>> {
     let leg = key.leg();
     let first = |run: &Path| -> anyhow::Result<Option<Named>> {
         Ok(causes(&answer_of(tailsight, run, leg, &[])?).into_iter().next())

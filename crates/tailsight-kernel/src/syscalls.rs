@@ -118,6 +118,11 @@ pub fn waits_for_work(nr: u32) -> bool {
     wait(nr) == Some(Wait::Work)
 }
 
+/// As [`waits_for_work`], by the call's name.
+pub fn named_waits_for_work(name: &str) -> bool {
+    WAITS.contains(&(name, Wait::Work))
+}
+
 /// Whether a sleep in this call waits for whatever comes next: nobody holds a lock in it.
 pub fn polls(nr: u32) -> bool {
     matches!(wait(nr), Some(Wait::Work | Wait::Data))
@@ -160,6 +165,7 @@ mod tests {
     fn a_call_is_known_by_its_number() {
         assert_eq!(wait(nr("epoll_pwait")), Some(Wait::Work));
         assert!(waits_for_work(nr("io_uring_enter")) && !waits_for_work(nr("recvfrom")));
+        assert!(named_waits_for_work("epoll_pwait2") && !named_waits_for_work("recvfrom") && !named_waits_for_work(""));
         assert!(polls(nr("ppoll")) && waits_for_data(nr("ppoll")));
         assert!(!polls(nr("read")) && waits_for_data(nr("read")));
         assert!(locks_a_file(nr("flock")) && !polls(nr("futex")));

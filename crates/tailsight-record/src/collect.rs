@@ -1,7 +1,7 @@
 //! Tables that are collected while buffers are drained: names of tasks, addresses of IPv6 flows, and kernel addresses, which
 //! must become names before anything is written.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::Ipv6Addr;
 
 use tailsight_trace::event::{Kind, flow_flags};
@@ -22,6 +22,8 @@ pub struct Collector {
     kallsyms: Option<Vec<(u64, String)>>,
     v6: HashMap<u64, [Option<Ipv6Addr>; 2]>,
     connections: HashSet<FlowKey>,
+    task_seconds: Seconds,
+    connection_seconds: Seconds,
     /// Names of tasks, and connections, that were met after there were as many as are kept.
     pub left_out: LeftOut,
     /// Receive calls of the target.
@@ -40,6 +42,25 @@ pub struct Collector {
 const MOST_TASKS: usize = 400_000;
 /// Connections that are kept, and addresses of IPv6 flows.
 const MOST_CONNECTIONS: usize = 1_000_000;
+
+/// Of these, so many a second: a storm leaves room for what comes after it.
+const TASKS_A_SECOND: usize = 100_000;
+const CONNECTIONS_A_SECOND: usize = 200_000;
+
+/// Room for so many of a second. Events come core by core, so that a second comes again.
+#[derive(Clone, Debug, Default)]
+struct Seconds {
+    taken: BTreeMap<u64, usize>,
+}
+
+impl Seconds {
+    /// Whether there was room at `ts_ns`; it is taken.
+    fn take(&mut self, ts_ns: u64, most: usize) -> bool {
+        let taken = self.taken.entry(ts_ns / 1_000_000_000).or_default();
+        *taken += 1;
+        *taken <= most
+    }
+}
 
 /// What a table has no room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +87,9 @@ impl Collector {
                 let index = known.unwrap_or_else(|| self.stack(id, &stack(id)));
                 event.c = u64::from(event.c_lo()) | u64::from(index) << 32;
             }
-            Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) if self.tasks.len() >= MOST_TASKS => {
+            Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename)
+                if self.tasks.len() >= MOST_TASKS || !self.task_seconds.take(event.ts, TASKS_A_SECOND) =>
+            {
                 self.left_out.tasks += 1;
             }
             Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => self.tasks.push(TaskRow {
@@ -80,9 +103,13 @@ impl Collector {
             }),
             Some(Kind::WorkStart) => event.a = self.symbol(event.a),
             Some(Kind::SockState) => {
-                if self.connections.len() < MOST_CONNECTIONS {
-                    self.connections.insert(FlowKey::of(event));
-                } else if !self.connections.contains(&FlowKey::of(event)) {
+                let flow = FlowKey::of(event);
+                let has_room = self.connections.contains(&flow)
+                    || self.connections.len() < MOST_CONNECTIONS
+                        && self.connection_seconds.take(event.ts, CONNECTIONS_A_SECOND);
+                if has_room {
+                    self.connections.insert(flow);
+                } else {
                     self.left_out.connections += 1;
                 }
             }
@@ -249,12 +276,31 @@ mod tests {
     #[test]
     fn what_a_target_makes_without_end_is_kept_up_to_a_number_and_counted() {
         let mut c = Collector::new();
-        let rename = |n: u64| Event { ts: n, kind: Kind::TaskRename as u8, a: 7 | 7 << 32, ..Event::default() };
+        // Ten seconds long.
+        let ts = |n: u64| n * 10_000_000_000 / MOST_CONNECTIONS as u64;
+        let rename = |n: u64| Event { ts: ts(n), kind: Kind::TaskRename as u8, a: 7 | 7 << 32, ..Event::default() };
         (0..MOST_TASKS as u64 + 5).for_each(|n| c.see(&mut rename(n), &|_| vec![]));
         assert_eq!((c.tasks.len(), c.left_out.tasks), (MOST_TASKS, 5));
-        let state = |n: u64| Event { kind: Kind::SockState as u8, a: n, b: 80 << 16 | 1, ..Event::default() };
+        let state =
+            |n: u64| Event { ts: ts(n), kind: Kind::SockState as u8, a: n, b: 80 << 16 | 1, ..Event::default() };
         (0..MOST_CONNECTIONS as u64 + 3).for_each(|n| c.see(&mut state(n), &|_| vec![]));
         c.see(&mut state(1), &|_| vec![]);
         assert_eq!((c.connections.len(), c.left_out.connections), (MOST_CONNECTIONS, 3));
+    }
+
+    /// A storm of a fraction of a second took the room of all that came after it.
+    #[test]
+    fn what_comes_after_a_storm_is_kept() {
+        let mut c = Collector::new();
+        let mut see = |ts: u64, kind: Kind, of: u64| {
+            c.see(&mut Event { ts, kind: kind as u8, a: of, b: 80 << 16 | 1, ..Event::default() }, &|_| vec![]);
+        };
+        (0..MOST_TASKS as u64).for_each(|n| see(n, Kind::TaskRename, 7));
+        (0..MOST_CONNECTIONS as u64).for_each(|n| see(n, Kind::SockState, n));
+        see(1_000_000_000, Kind::TaskFork, 8);
+        see(1_000_000_000, Kind::SockState, u64::MAX);
+        assert_eq!((c.tasks.len(), c.connections.len()), (TASKS_A_SECOND + 1, CONNECTIONS_A_SECOND + 1));
+        let left_out = (MOST_TASKS - TASKS_A_SECOND, MOST_CONNECTIONS - CONNECTIONS_A_SECOND);
+        assert_eq!((c.left_out.tasks as usize, c.left_out.connections as usize), left_out);
     }
 }

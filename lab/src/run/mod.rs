@@ -34,7 +34,7 @@ use tailsight_units::parse;
 
 use crate::replay::Key;
 use judge::Score;
-pub(crate) use judge::{Named, causes, first_is_right as scenario_s_first_is_right};
+pub(crate) use judge::{Named, causes, first_is_right};
 use outcome::ScenarioResult;
 use scenario::{DEFAULT_LEG, Scenario};
 use stage::Lab;

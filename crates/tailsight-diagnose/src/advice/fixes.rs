@@ -290,21 +290,19 @@ mod tests {
         fixes_of(&facts, ("receive-processing", "net_rx"), (1000, 50))
     }
 
+    /// Of 50 slow messages that took so much longer, ns.
+    fn advisor<'a>(app: &'a str, facts: &'a RecordingFacts, total_ns: i64) -> Advisor<'a> {
+        let cores = [vec![0], vec![1]];
+        Advisor { app, facts, cores, ahead: [0.0; 2], focus_messages: 50, tail: true, total_ns }
+    }
+
     /// The fixes of a cause on the application core, of which 50 slow messages had so many ns more on average, and which hit so many.
     fn fixes_of(
         facts: &RecordingFacts,
         (category, name): (&str, &str),
         (deviation_ns, messages): (i64, u64),
     ) -> Vec<String> {
-        let advisor = Advisor {
-            app: "memcached",
-            facts,
-            cores: [vec![0], vec![1]],
-            ahead: [0.0; 2],
-            focus_messages: 50,
-            tail: true,
-            total_ns: deviation_ns,
-        };
+        let advisor = advisor("memcached", facts, deviation_ns);
         let cause = serde_json::from_value(serde_json::json!({
             "rank": 1, "category": category, "name": name, "role": "A", "share": 1.0, "deviation_ns": deviation_ns,
             "ci95_ns": [1, deviation_ns], "messages": messages, "evidence": [], "paths": [], "fix": [], "explanation": "",
@@ -338,15 +336,7 @@ mod tests {
     #[test]
     fn what_held_a_queue_is_mended_before_the_queue() {
         let facts = RecordingFacts::default();
-        let advisor = Advisor {
-            app: "app",
-            facts: &facts,
-            cores: [vec![0], vec![1]],
-            ahead: [0.0; 2],
-            focus_messages: 50,
-            tail: true,
-            total_ns: 1000,
-        };
+        let advisor = advisor("app", &facts, 1000);
         let of = |share: f64| {
             let cause = serde_json::from_value(serde_json::json!({
                 "rank": 1, "category": "hol-blocking", "name": "app", "role": "A", "share": 1.0, "deviation_ns": 1000,
@@ -369,15 +359,7 @@ mod tests {
     fn what_is_named_is_not_to_be_found_again() {
         let facts = RecordingFacts { pids: vec![41], ..RecordingFacts::default() };
         let of = |name: &str, functions: serde_json::Value| {
-            let advisor = Advisor {
-                app: "app",
-                facts: &facts,
-                cores: [vec![0], vec![1]],
-                ahead: [0.0; 2],
-                focus_messages: 50,
-                tail: true,
-                total_ns: 1000,
-            };
+            let advisor = advisor("app", &facts, 1000);
             let cause = serde_json::from_value(serde_json::json!({
                 "rank": 1, "category": "app-processing", "name": name, "role": "A", "share": 1.0, "deviation_ns": 1000,
                 "ci95_ns": [1, 1000], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_kernel::syscalls::named_waits_for_work;
 use tailsight_lifetime::{NamedFrame, Role};
 use tailsight_units::format::signed_duration as human;
 
 use super::data::{ADVICE, Pathology};
 use super::{Advisor, fill};
-use crate::cause::names::{Titled, base, did, is_for_work, waited};
+use crate::cause::names::{Titled, base, did, waited};
 use crate::cause::{Category, Subject};
 use crate::functions::without_arguments;
 use crate::glob;
@@ -43,7 +44,8 @@ impl Advisor<'_> {
         let [focus, reference] = self.ahead;
         // As many as usual, to the digits that are shown, say nothing.
         let [shown, usual] = [focus, reference].map(|n| format!("{n:.1}"));
-        // Fewer than the messages that the cause hit: most waited behind others than are counted, those in service when they came.
+        // The number has the messages that the thread took since, without the one in service then. Where it is less than one for each message
+        // that the cause hit, that one is what they waited behind, and the number is of something else.
         let are_counted = focus * self.focus_messages as f64 >= cause.messages as f64;
         if cause.category == Category::HolBlocking && focus > reference && shown != usual && are_counted {
             out += &format!(" ({shown} messages ahead on average, usually {usual})");
@@ -78,7 +80,7 @@ impl Advisor<'_> {
             }
             if let Subject::WaitIn { call: Some(call), .. } = subject
                 && cause.category == Category::AppProcessing
-                && is_for_work(call)
+                && named_waits_for_work(call)
             {
                 return format!("{} waited for what the kernel does not show, its thread in {call}", self.app);
             }

@@ -5,6 +5,7 @@
 //! sentences, tables and pages. It is here and not in the report because sentences in the JSON use the words, too. No code parses a
 //! name: the structure has everything.
 
+use tailsight_kernel::syscalls::named_waits_for_work;
 use tailsight_lifetime::{FrameKind, NamedFrame};
 
 use super::{Category, Subject};
@@ -36,12 +37,6 @@ pub fn base(subject: &Subject) -> String {
         Subject::AfterMigration => "migration (cold caches)".into(),
         Subject::AroundInterrupts => "around the handlers of other cores' interrupts".into(),
     }
-}
-
-/// Whether threads of a server wait for work in a call. Who waits so with a request in hand waits for something that its runtime has: a task,
-/// a pool, a lock of its own.
-pub(crate) fn is_for_work(call: &str) -> bool {
-    call.starts_with("epoll_") || call == "io_uring_enter"
 }
 
 /// Of a wait of the application: in or for what.
@@ -77,7 +72,10 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         // Of a server of processes they are no threads of one.
         Subject::OtherThreads { application } => format!("{application} (other workers)"),
         Subject::LaterArrivals => "requests that came later were served first".into(),
-        Subject::WaitIn { call: Some(call), .. } if is_for_work(call) => format!("not visible; its thread in {call}"),
+        // With a request in hand it waits for something that its runtime has: a task, a pool, a lock of its own.
+        Subject::WaitIn { call: Some(call), .. } if named_waits_for_work(call) => {
+            format!("waits for what the kernel does not show ({call})")
+        }
         other => base(other),
     };
     start + &nested(category, subject, frames)

@@ -32,10 +32,10 @@ use crate::tables::{socket_rows, task_rows};
 const COST_WINDOW: Duration = Duration::from_millis(50);
 
 /// How long detaching may wait for a core that nothing else wants.
-const DETACH: Duration = Duration::from_millis(500);
+const DETACH: Duration = Duration::from_millis(250);
 
 /// How long the rest (moving and writing events, unwinding stacks, naming functions) may wait for a core that nothing else wants.
-const FINISH: Duration = Duration::from_secs(1);
+const FINISH: Duration = Duration::from_millis(750);
 
 /// What the probes report at the end.
 struct Probes {

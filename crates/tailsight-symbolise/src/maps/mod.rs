@@ -51,39 +51,36 @@ impl Mapping {
     /// # Errors
     /// [`Error::Module`], [`Error::Replaced`].
     pub fn open(&self, pid: u32) -> Result<(PathBuf, File), Error> {
-        if let Some(why) = self.would_wait(pid) {
+        let seen_by = [pid, std::process::id()].map(Mounts::of);
+        if let Some(why) = self.would_wait(&seen_by) {
             let source = std::io::Error::new(std::io::ErrorKind::Unsupported, why);
             return Err(Error::Module { path: self.path.clone().into(), source });
         }
         let mapping = self.clone();
-        in_time(move || mapping.open_now(pid))
+        in_time(move || mapping.open_now(pid, &seen_by))
             .unwrap_or_else(|source| Err(Error::Module { path: self.path.clone().into(), source }))
     }
 
     /// Why opening the file could take for ever: a process answers for its file system, or perhaps one that is mounted nowhere any more.
-    fn would_wait(&self, pid: u32) -> Option<String> {
-        let (its, own) = (Mounts::of(pid), Mounts::of(std::process::id()));
-        let kind = its.kind_of_device(self.device).or_else(|| own.kind_of_device(self.device));
-        if kind.is_none() && memory_device() == Some(self.device) {
-            return None;
-        }
-        match kind {
+    /// `seen_by`: the mounts that it and this process see.
+    fn would_wait(&self, seen_by: &[Mounts; 2]) -> Option<String> {
+        match seen_by.iter().find_map(|mounts| mounts.kind_of_device(self.device)) {
             Some(kind) if is_served(kind) => Some(format!("another process answers for its file system ({kind})")),
-            // Disks have a major number. What has none is on a list as long as it is mounted where this process or that one sees it.
-            None if self.device.0 == 0 => Some("its file system is mounted nowhere".into()),
-            _ => None,
+            Some(_) => None,
+            // Disks have a major number. What has none is on a list as long as it is mounted where one of them sees it.
+            None if self.device.0 != 0 || memory_device() == Some(self.device) => None,
+            None => Some("its file system is mounted nowhere".into()),
         }
     }
 
-    fn open_now(&self, pid: u32) -> Result<(PathBuf, File), Error> {
+    fn open_now(&self, pid: u32, [its, own]: &[Mounts; 2]) -> Result<(PathBuf, File), Error> {
         let mut why = std::io::Error::from(std::io::ErrorKind::NotFound);
         let mut replaced = false;
         // The file itself, whatever is at its path now; the path in the process' own mount namespace, where the right to that is missing; where
         // it was, when the process is gone. The path may be another file's by now, or a link's, which the number of the file tells.
         let itself = format!("/proc/{pid}/map_files/{:x}-{:x}", self.start, self.end);
         let inside = format!("/proc/{pid}/root{}", self.path);
-        let mounts = [Mounts::of(pid), Mounts::of(std::process::id())];
-        let paths = [(itself, None), (inside, Some(&mounts[0])), (self.path.clone(), Some(&mounts[1]))];
+        let paths = [(itself, None), (inside, Some(its)), (self.path.clone(), Some(own))];
         for (path, seen_by) in paths {
             if seen_by.is_some_and(|mounts| mounts.is_served(Path::new(&self.path))) {
                 continue;
