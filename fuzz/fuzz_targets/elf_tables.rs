@@ -1,11 +1,14 @@
-//! Fuzzes what is read of a target's programs: ELF headers, unwind tables, maps, maps of compiled code; no panic that gets out, no hang.
+//! Fuzzes what is read of a target's programs: ELF headers, unwind tables, maps, maps of compiled code, mounts; no panic that gets out, no
+//! hang.
 //! Run with `scripts/fuzz.sh 60 elf_tables`.
 
 #![no_main]
 
+use std::path::Path;
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
+use tailsight_host::mounts::Mounts;
 use tailsight_symbolise::maps::Maps;
 use tailsight_symbolise::maps::elf::{Elf, exported};
 use tailsight_symbolise::resolve::perf_map::PerfMap;
@@ -15,6 +18,7 @@ fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     let _ = Maps::parse(&text).find(0x1000);
     let _ = PerfMap::parse(data).find(0x1000);
+    let _ = Mounts::parse(data).is_served(Path::new("/tmp"));
     let _ = exported(data);
     let Ok(elf) = Elf::parse(data) else { return };
     let elf = Arc::new(elf);

@@ -4,13 +4,13 @@
 //! In: runs of `tailsight record`, with their keys (see [`crate::replay`]). Out: for each a folder with the run and its key, or why it was left
 //! out. Names of tasks that are not the lab's, the application's or of threads that every kernel has become `task-N`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use tailsight_testbed::published::{PublicNames, description};
 use tailsight_trace::event::Kind;
 use tailsight_trace::meta::State;
 use tailsight_trace::read::CpuEvents;
@@ -116,18 +116,13 @@ fn size_of(dir: &Path) -> anyhow::Result<u64> {
 /// Writes what a run has from..to, ns, without the names of others.
 fn write(run: &Run, cpus: &[CpuEvents], (from, to): (u64, u64), dir: &Path) -> anyhow::Result<()> {
     let mut names = PublicNames::of(run);
-    let mut meta = run.meta.clone();
+    let mut meta = description(run);
     (meta.start_ns, meta.end_ns) = (from, to);
-    meta.target.selector = "-p PID".into();
-    meta.warnings.clear();
-    meta.host.boot_id.clear();
-    // The version, without the name of the build.
-    meta.host.kernel.truncate(meta.host.kernel.find('-').unwrap_or(meta.host.kernel.len()));
     meta.state = State::Recording;
     let mut writer = RunWriter::create(dir, &meta)?;
     for cpu in cpus {
         let kept = cpu.events.iter().filter(|e| from <= e.ts && e.ts <= to || is_kept_always(e) && e.ts < from);
-        let events: Vec<Event> = kept.map(|e| names.published(e)).collect();
+        let events: Vec<Event> = kept.map(|e| names.in_event(e)).collect();
         writer.events(cpu.cpu, &events)?;
     }
     let mut tasks = run.tasks.clone();
@@ -161,60 +156,4 @@ fn is_kept_always(event: &Event) -> bool {
 fn interval(samples: &Samples, (from, to): (u64, u64)) -> Samples {
     let rows: Vec<_> = samples.rows.iter().filter(|row| from <= row.ts_ns && row.ts_ns <= to).cloned().collect();
     Samples { rows, ..samples.clone() }
-}
-
-/// Names that may be seen, and words for the others.
-struct PublicNames {
-    own: Vec<String>,
-    others: BTreeMap<String, String>,
-}
-
-impl PublicNames {
-    /// The application's tasks have their names.
-    fn of(run: &Run) -> PublicNames {
-        let own = run.tasks.iter().filter(|task| task.target).map(|task| task.comm.clone()).collect();
-        PublicNames { own, others: BTreeMap::new() }
-    }
-
-    fn is_public(&self, comm: &str) -> bool {
-        const NAMES: [&str; 14] = [
-            "memcached",
-            "nginx",
-            "redis-server",
-            "lab",
-            "tailsight",
-            "swapper",
-            "postgres",
-            "java",
-            "node",
-            "python3",
-            "haproxy",
-            "kthreadd",
-            "migration",
-            "jemalloc_bg_thd",
-        ];
-        const FAMILIES: [&str; 10] =
-            ["lab-", "mc-", "bio_", "io_thd_", "swapper/", "ksoftirqd/", "kworker/", "rcu", "migration/", "tailsight-"];
-        let is_family = |family: &&str| comm.starts_with(*family);
-        comm.is_empty()
-            || self.own.iter().any(|own| own == comm)
-            || NAMES.contains(&comm)
-            || FAMILIES.iter().any(is_family)
-    }
-
-    fn shown(&mut self, comm: &str) -> String {
-        if self.is_public(comm) {
-            return comm.to_owned();
-        }
-        let number = self.others.len() + 1;
-        self.others.entry(comm.to_owned()).or_insert_with(|| format!("task-{number}")).clone()
-    }
-
-    fn published(&mut self, event: &Event) -> Event {
-        if !matches!(event.kind(), Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename)) {
-            return *event;
-        }
-        let (b, c) = Event::pack_text(&self.shown(&event.text()));
-        Event { b, c, ..*event }
-    }
 }

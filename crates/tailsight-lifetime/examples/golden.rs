@@ -7,7 +7,6 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,8 +16,8 @@ use std::time::Duration;
 use anyhow::Context;
 use tailsight_testbed::load::{self, Proto, Workload};
 use tailsight_testbed::netns::{Pair, SERVER_V4, SERVER_V6};
+use tailsight_testbed::published::{PublicNames, description};
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
-use tailsight_trace::event::Kind;
 use tailsight_trace::meta::State;
 use tailsight_trace::{Event, Run, RunWriter};
 
@@ -110,73 +109,25 @@ fn record(
     })
 }
 
-/// Whether a task's name may be published: the lab's own, and the kernel's threads that every machine has.
-fn is_public(comm: &str) -> bool {
-    let own = ["memcached", "nginx", "redis-server", "lab", "tailsight", "golden", "jemalloc_bg_thd", "swapper"];
-    let families = [
-        "lab-",
-        "mc-",
-        "bio_",
-        "io_thd_",
-        "swapper/",
-        "ksoftirqd/",
-        "kworker/",
-        "rcu",
-        "migration/",
-        "kthreadd",
-        "cpuhp/",
-        "idle_inject/",
-        "kcompactd",
-        "khugepaged",
-        "kswapd",
-        "ktimers/",
-        "kauditd",
-        "khungtaskd",
-        "oom_reaper",
-    ];
-    own.contains(&comm) || families.iter().any(|f| comm.starts_with(f))
-}
-
 /// Writes the run again without the names of others. Returns how many events it has.
 fn publish(raw: &Path, to: &Path, port: u16) -> anyhow::Result<usize> {
     let mut run = Run::open(raw)?;
     let cpus = run.events()?;
     anyhow::ensure!(run.partial.is_empty(), "the recording is not whole: {:?}", run.partial);
-    let mut others: BTreeMap<String, String> = BTreeMap::new();
-    let mut public = |comm: &str| {
-        if comm.is_empty() || is_public(comm) {
-            return comm.to_owned();
-        }
-        let n = others.len() + 1;
-        others.entry(comm.to_owned()).or_insert_with(|| format!("task-{n}")).clone()
-    };
+    let mut names = PublicNames::of(&run);
     for task in &mut run.tasks {
-        task.comm = public(&task.comm);
+        task.comm = names.shown(&task.comm);
     }
     run.sockets.retain(|s| s.local_port == port);
     for socket in &mut run.sockets {
-        socket.comm = public(&socket.comm);
+        socket.comm = names.shown(&socket.comm);
     }
-    let mut meta = run.meta.clone();
-    meta.target.selector = "-p PID".into();
-    meta.warnings.clear();
-    // The version, without the name of the build.
-    meta.host.kernel.truncate(meta.host.kernel.find('-').unwrap_or(meta.host.kernel.len()));
+    let mut meta = description(&run);
     meta.state = State::Recording;
     let mut writer = RunWriter::create(to, &meta)?;
     let mut count = 0;
     for cpu in &cpus {
-        let events: Vec<Event> = cpu
-            .events
-            .iter()
-            .map(|e| match e.kind() {
-                Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => {
-                    let (b, c) = Event::pack_text(&public(&e.text()));
-                    Event { b, c, ..*e }
-                }
-                _ => *e,
-            })
-            .collect();
+        let events: Vec<Event> = cpu.events.iter().map(|event| names.in_event(event)).collect();
         count += events.len();
         writer.events(cpu.cpu, &events)?;
     }

@@ -39,6 +39,7 @@ pub mod hostile;
 pub mod load;
 pub mod netns;
 pub mod process;
+pub mod published;
 pub mod server;
 
 pub use cover::Cover;
