@@ -4,7 +4,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Lets a task run only where nothing else wants the core.
 pub fn give_way(task: u32) -> bool {
@@ -34,6 +35,9 @@ fn set_policy(task: u32, policy: libc::c_int) -> bool {
 pub struct SessionGroup {
     file: File,
     gives_way: AtomicBool,
+    opened: Instant,
+    /// Until then it does not give way, ms since it was opened. An atomic: the thread that sets it may make hardly any system call.
+    hurries_until_ms: AtomicU64,
 }
 
 impl SessionGroup {
@@ -41,12 +45,27 @@ impl SessionGroup {
     pub fn own() -> Option<SessionGroup> {
         let enabled = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?;
         let file = OpenOptions::new().write(true).open("/proc/self/autogroup").ok()?;
-        (enabled.trim() == "1").then(|| SessionGroup { file, gives_way: AtomicBool::new(false) })
+        (enabled.trim() == "1").then(|| SessionGroup {
+            file,
+            gives_way: AtomicBool::new(false),
+            opened: Instant::now(),
+            hurries_until_ms: AtomicU64::new(0),
+        })
     }
 
-    /// Gives it the least weight beside other groups.
+    /// Gives it the least weight beside other groups, unless it hurries.
     pub fn give_way(&self) {
-        self.set(true);
+        if self.opened.elapsed() >= Duration::from_millis(self.hurries_until_ms.load(Ordering::Relaxed)) {
+            self.set(true);
+        }
+    }
+
+    /// Gives it the usual weight, and keeps it so for this long. Who raises the weight is in the group as well, and on cores that are never
+    /// free it gets its turn late: a group that gave way again at once would wait longer for that than it works.
+    pub fn hurry(&self, period: Duration) {
+        let until = self.opened.elapsed() + period;
+        self.hurries_until_ms.store(until.as_millis() as u64, Ordering::Relaxed);
+        self.set(false);
     }
 
     /// Gives it the usual weight.
@@ -65,5 +84,34 @@ impl SessionGroup {
         if self.gives_way() != gives_way && (&self.file).write_all(nice).is_ok() {
             self.gives_way.store(gives_way, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_hurries_does_not_give_way_again_at_once() {
+        // Not the kernel's file: the session of the tests keeps its weight.
+        let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let group = SessionGroup {
+            file,
+            gives_way: AtomicBool::new(false),
+            opened: Instant::now(),
+            hurries_until_ms: AtomicU64::new(0),
+        };
+        group.give_way();
+        assert!(group.gives_way());
+        group.as_usual();
+        group.give_way();
+        assert!(group.gives_way(), "it was not in a hurry");
+        group.hurry(Duration::from_secs(3600));
+        assert!(!group.gives_way());
+        group.give_way();
+        assert!(!group.gives_way());
+        group.hurry(Duration::ZERO);
+        group.give_way();
+        assert!(group.gives_way());
     }
 }

@@ -26,6 +26,8 @@ use crate::stop::Stop;
 
 /// How often the watching thread looks whether work is past its limit.
 const WATCH: Duration = Duration::from_millis(50);
+/// How long the session keeps the usual weight once its work had to hurry: the cores are not free now, and hardly will be in the next moment.
+const HURRY_SESSION: Duration = Duration::from_secs(10);
 /// Threads of a process that are asked where they ran.
 const MOST_THREADS: usize = 256;
 
@@ -42,15 +44,6 @@ struct Shared {
     worker: AtomicI32,
     /// The scheduling group of the recorder's session, where it has one of its own.
     group: Option<Arc<SessionGroup>>,
-}
-
-impl Shared {
-    /// The session has its usual part of a core; until the next work begins.
-    fn raise_group(&self) {
-        if let Some(group) = &self.group {
-            group.as_usual();
-        }
-    }
 }
 
 /// The recorder's place among the host's tasks, for the calling thread; what it changed comes back when it is dropped.
@@ -112,7 +105,9 @@ impl Background {
 
     /// What cannot wait comes: until the next work begins, the session has its usual part of a core.
     pub fn as_usual(&self) {
-        self.shared.raise_group();
+        if let Some(group) = &self.shared.group {
+            group.as_usual();
+        }
     }
 
     /// For run.json.
@@ -178,7 +173,9 @@ fn watch(shared: &Shared) {
         }
         // Again and again until the work is done: it may give way only after its limit.
         priority::as_usual(shared.worker.load(Ordering::Relaxed).cast_unsigned());
-        shared.raise_group();
+        if let Some(group) = &shared.group {
+            group.hurry(HURRY_SESSION);
+        }
         shared.hurried.fetch_add(u64::from(due_ns != raised_ns), Ordering::Relaxed);
         raised_ns = due_ns;
     }
