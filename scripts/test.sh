@@ -4,7 +4,7 @@
 #
 # In: nothing (CARGO_TARGET_DIR is respected). Out: cargo's output, then the tests that did not run here and why.
 # A test that cannot run prints `SKIPPED <test>: <reason>` on its standard output and returns; a live one whose recording other programs
-# of this machine disturbed, three times, `NOT JUDGED <test>: <reason>`.
+# of this machine disturbed, three times, or that would begin too late, `NOT JUDGED <test>: <reason>`.
 set -euo pipefail
 . "$(dirname -- "$0")/lib.sh"
 . "$(dirname -- "$0")/skips.sh"
@@ -20,6 +20,8 @@ trap 'rm -f "$log"; give_back "${CARGO_TARGET_DIR:-target}"' EXIT
 # Live tests wait most of their time, for a recording, a load's end, or the cores that another one has to itself: twice as many threads as
 # cores shorten the whole by a quarter.
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}"
+# Live tests take ten minutes on an idle machine. What has not begun after forty is not judged, and listed: a run that is given up tells nothing.
+export TAILSIGHT_LIVE_UNTIL="${TAILSIGHT_LIVE_UNTIL:-$(($(date +%s) + 2400))}"
 # shellcheck disable=SC2317 # Called through phase.
 run_tests() {
     # --show-output: a test that passed shows what it printed, so that a skip is seen. Only standard output goes

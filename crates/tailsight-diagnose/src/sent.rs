@@ -97,9 +97,10 @@ fn parts_note(lifetimes: &Lifetimes) -> Option<String> {
         ));
     }
     (pushes > 0 && pushes * PUSHES_NOTED >= lifetimes.messages.len()).then(|| {
+        let tells = if lifetimes.multiplexed.is_readable() { ": `tailsight record --protocol` tells" } else { "" };
         format!(
             "{pushes} sends to clients came after a reply and other work, and count as sent unasked; if they are parts \
-             of replies, the messages took longer than this: `tailsight record --protocol` tells"
+             of replies, the messages took longer than this{tells}"
         )
     })
 }
@@ -227,6 +228,23 @@ mod tests {
             pushes.starts_with("3 sends to clients came after a reply") && pushes.contains("--protocol"),
             "{pushes}"
         );
+        let in_tls = {
+            let parts = vec![Default::default(); 3];
+            let mut lifetimes = Lifetimes::from_parts("app", vec![Message::default(); 3], vec![], vec![], parts);
+            lifetimes.sent = vec![Sent {
+                kind: SentKind::Push,
+                flow: 0,
+                bytes: 1,
+                tid: 1,
+                send_ns: 1,
+                sent_ns: 2,
+                xmit_ns: 3,
+                answered_ns: 0,
+            }];
+            lifetimes.multiplexed.tls_in_turn = 1;
+            parts_note(&lifetimes).expect("a note")
+        };
+        assert!(!in_tls.contains("--protocol"), "no protocol is read in TLS: {in_tls}");
         let parsed = with(flags::CONTINUED, 2, 0, true).expect("a note");
         assert!(parsed.starts_with("2 replies go on after the thread had turned to other work: "), "{parsed}");
         let told = with(flags::CONTINUED, 1, 9, false).expect("a note");

@@ -138,7 +138,7 @@ pub fn calibrate(
         Ok(window)
     };
     let way = if datagrams { open::way(&mut one)? } else { closed_way(&mut one)? };
-    let way = match way {
+    let mut way = match way {
         Ok(way) => way,
         Err(why) => return Ok(Peak::Never(why)),
     };
@@ -146,6 +146,14 @@ pub fn calibrate(
     for _ in 0..WINDOWS {
         match one(way.at)? {
             Ok(window) => windows.push(window),
+            Err(why) => return Ok(Peak::Never(why)),
+        }
+    }
+    // Whether what looked like the peak was another program that had the core meanwhile.
+    if let Asked::PerSecond(per_s) = way.at {
+        let above = per_s * open::ABOVE;
+        match one(Asked::PerSecond(above))? {
+            Ok(window) => way.rates.push((above, window.per_s)),
             Err(why) => return Ok(Peak::Never(why)),
         }
     }
@@ -281,6 +289,14 @@ fn conclude(plan: &Plan, workers: usize, way: Way, windows: &[Window]) -> Peak {
              windows after; use longer windows (--window), or an idle machine"
         ));
     }
+    if let Some((asked, most)) = way.rates.iter().copied().max_by(|one, two| one.1.total_cmp(&two.1))
+        && most > peak * open::CONTRADICTS
+    {
+        return Peak::Never(format!(
+            "not steady: {most:.0} requests/s were answered when {asked:.0} were sent, so {peak:.0}, what the windows after answered, is not \
+             the peak; use longer windows (--window), or an idle machine"
+        ));
+    }
     let service = |per_s: f64| (workers as f64 * 1e9 / per_s).round() as u64;
     Peak::Found(Box::new(Calibration {
         schema: 1,
@@ -363,6 +379,10 @@ mod tests {
     fn a_rate_that_was_refused_and_is_answered_later_is_no_peak() {
         let way = |per_s| Way { steps: vec![], rates: vec![], at: Asked::PerSecond(per_s) };
         let steady = windows(STEADY, 0.5, None);
+        // Another program had the core while the rates were halved: 161 requests/s were answered, and 122 were given out as the peak.
+        let busy = Way { rates: vec![(1e5, 99e3), (2e5, 131e3), (2e5, 80e3)], ..way(104e3) };
+        let Peak::Never(why) = conclude(&plan(), 1, busy, &steady) else { panic!() };
+        assert!(why.starts_with("not steady: 131000 requests/s were answered when 200000 were sent"), "{why}");
         let Peak::Never(why) = conclude(&plan(), 1, way(100.5e3), &steady) else { panic!() };
         assert!(why.contains("100500 requests/s were not answered in full"), "{why}");
         let Peak::Found(peak) = conclude(&plan(), 1, way(104e3), &steady) else { panic!() };

@@ -46,6 +46,9 @@ pub(super) struct Fix {
     pub each_us: Vec<[u64; 2]>,
     /// Only for devices with interrupts (`true`), or only for those without: loopback, veth, bridges.
     pub hardware: Option<bool>,
+    /// Only where `record --protocol` can tell the requests: not in TLS, nor in HTTP/2.
+    #[serde(default)]
+    pub readable: bool,
     /// In which network namespace the command is to be run, when that is another one than the recorder's.
     pub inside: Option<change::Inside>,
     /// A command and its undo by what they change, instead of `do` and `undo`.

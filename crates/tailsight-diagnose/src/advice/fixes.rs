@@ -37,6 +37,7 @@ impl Advisor<'_> {
                 && !is(&f.except)
                 && (f.each_us.is_empty() || f.each_us.iter().any(in_range))
                 && !(of_what_held && f.once_named.is_some())
+                && (self.readable || !f.readable)
         };
         // In the order of the data, but what changes how the whole application is scheduled comes last.
         let mut fitting: Vec<&Fix> = advice.fix.iter().filter(fits).collect();
@@ -293,7 +294,7 @@ mod tests {
     /// Of 50 slow messages that took so much longer, ns.
     fn advisor<'a>(app: &'a str, facts: &'a RecordingFacts, total_ns: i64) -> Advisor<'a> {
         let cores = [vec![0], vec![1]];
-        Advisor { app, facts, cores, ahead: [0.0; 2], focus_messages: 50, tail: true, total_ns }
+        Advisor { app, facts, cores, ahead: [0.0; 2], focus_messages: 50, tail: true, readable: true, total_ns }
     }
 
     /// The fixes of a cause on the application core, of which 50 slow messages had so many ns more on average, and which hit so many.

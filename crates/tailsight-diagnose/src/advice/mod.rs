@@ -30,6 +30,8 @@ pub struct Advisor<'a> {
     focus_messages: u64,
     /// Whether the focus is a tail: then its messages are slow.
     tail: bool,
+    /// Whether a protocol could tell what the requests ask for: they came neither in TLS nor by HTTP/2.
+    readable: bool,
     total_ns: i64,
 }
 
@@ -58,6 +60,7 @@ impl<'a> Advisor<'a> {
             ahead: [ahead(focus), ahead(reference)],
             focus_messages: focus.len() as u64,
             tail: options.focus.1 == 1.0 && options.focus.0 >= 0.5,
+            readable: lifetimes.multiplexed.is_readable(),
             total_ns: cohorts.deviation_ns(),
         }
     }

@@ -113,14 +113,17 @@ impl Cohorts {
 pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> MessageCounts {
     let mut incomplete: BTreeMap<Incomplete, u64> = lifetimes.incomplete.clone();
     let named: u64 = incomplete.values().sum();
-    let (mut unreceived, mut unsent, mut sent, mut dropped, mut out_of_order) = (0_u64, 0, 0, 0, 0);
+    let last_sends_ns = last_sends_ns(lifetimes);
+    let (mut unreceived, mut unsent, mut unanswered, mut sent, mut dropped, mut out_of_order) = (0_u64, 0, 0, 0, 0, 0);
     for m in mine {
         let has = |flag: u16| u64::from(m.flags & flag != 0);
         out_of_order += has(flags::OVERTAKEN);
         match (m.latency(Leg::Receive), m.latency(leg)) {
             (None, _) => unreceived += 1,
             (Some(_), None) => {
-                unsent += u64::from(m.send_ns == 0);
+                let is_last = last_sends_ns.get(m.flow as usize).is_some_and(|ns| (1..m.recv_ns).contains(ns));
+                unsent += u64::from(m.send_ns == 0 && !is_last);
+                unanswered += u64::from(m.send_ns == 0 && is_last);
                 sent += u64::from(m.send_ns != 0);
                 dropped += has(flags::REPLY_DROPPED);
             }
@@ -133,13 +136,28 @@ pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) 
         }
     };
     add(Incomplete::ReceiveNotSeen, unreceived.saturating_sub(named));
-    let multiplexed = lifetimes.multiplexed.unpaired().min(unsent);
+    // The segments of a shared connection are not answered one by one, the last ones neither.
+    let multiplexed = lifetimes.multiplexed.unpaired().min(unsent + unanswered);
     add(Incomplete::Multiplexed, multiplexed);
-    add(Incomplete::SendNotSeen, unsent - multiplexed);
+    add(Incomplete::SendNotSeen, unsent.saturating_sub(multiplexed));
+    add(Incomplete::Unanswered, unanswered - multiplexed.saturating_sub(unsent));
     add(Incomplete::ReplyDropped, dropped);
     add(Incomplete::TransmitNotSeen, sent - dropped);
     let total = complete + incomplete.values().sum::<u64>();
     MessageCounts { total, complete, incomplete, out_of_order }
+}
+
+/// When the application last sent something on each flow, CLOCK_MONOTONIC ns; 0 where it was not seen to send.
+fn last_sends_ns(lifetimes: &Lifetimes) -> Vec<u64> {
+    let mut last_ns = vec![0; lifetimes.flows.len()];
+    let replies = lifetimes.messages.iter().map(|m| (m.flow, m.send_ns));
+    let unasked = lifetimes.sent.iter().map(|s| (s.flow, s.send_ns));
+    for (flow, send_ns) in replies.chain(unasked) {
+        if let Some(last_ns) = last_ns.get_mut(flow as usize) {
+            *last_ns = send_ns.max(*last_ns);
+        }
+    }
+    last_ns
 }
 
 /// The error for a run without a complete message.

@@ -360,6 +360,21 @@ fn incomplete_messages_are_counted_once() {
     assert_eq!(c.incomplete[&Incomplete::TransmitNotSeen], 30);
 }
 
+/// A TLS alert, or the last words of a client, has no reply: nothing was missed.
+#[test]
+fn what_nothing_was_sent_after_is_not_answered() {
+    let whole = lifetimes(owners(), vec![[vec![a(0, 500)], vec![a(0, 100)], vec![a(0, 50)]]; 1000]);
+    let mut messages: Vec<Message> = whole.messages.clone();
+    messages[990..].iter_mut().for_each(|m| (m.send_ns, m.xmit_ns) = (0, 0));
+    messages[500..507].iter_mut().for_each(|m| (m.send_ns, m.xmit_ns) = (0, 0));
+    let parts = (0..1000).map(|i| [Leg::Receive, Leg::Service, Leg::Transmit].map(|leg| whole.parts(i, leg)));
+    let l = Lifetimes::from_parts("nginx", messages, whole.flows.clone(), owners(), parts.collect());
+    let options = Options { leg: Leg::Total, focus: (0.9, 1.0), ..options() };
+    let counts = diagnose(&l, &options, &RecordingFacts::default()).unwrap().messages;
+    assert_eq!((counts.total, counts.complete), (1000, 983));
+    assert_eq!(counts.incomplete, [(Incomplete::SendNotSeen, 7), (Incomplete::Unanswered, 10)].into());
+}
+
 /// The same owner counts to another category in another leg, and the three legs make the total.
 #[test]
 fn total_keeps_the_legs_apart() {

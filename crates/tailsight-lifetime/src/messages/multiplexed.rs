@@ -109,6 +109,11 @@ impl Multiplexed {
         *self == Multiplexed::default()
     }
 
+    /// Whether a protocol of one request at a time may be read in the bytes: none was seen in TLS or by HTTP/2.
+    pub fn is_readable(&self) -> bool {
+        self.http2 + self.tls_shared + self.tls_in_turn == 0
+    }
+
     /// Messages whose replies cannot be told.
     pub fn unpaired(&self) -> u64 {
         self.http2 + self.tls_shared

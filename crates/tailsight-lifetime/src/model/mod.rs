@@ -80,6 +80,9 @@ pub enum Incomplete {
     /// Its send call is missing among the events.
     #[serde(rename = "its send call was not seen")]
     SendNotSeen,
+    /// It was received, and the application sent nothing more on its connection: a TLS alert, a client that closed, a reply still to come.
+    #[serde(rename = "no reply before its connection or the recording ended")]
+    Unanswered,
     /// It was pending when its connection ended.
     #[serde(rename = "not read before the connection ended")]
     ConnectionEnded,
@@ -102,13 +105,14 @@ pub enum Incomplete {
 
 impl Incomplete {
     /// Every reason.
-    pub const ALL: [Incomplete; 12] = [
+    pub const ALL: [Incomplete; 13] = [
         Incomplete::Dropped,
         Incomplete::TransmitNotSeen,
         Incomplete::PacketsNotSeen,
         Incomplete::ReceiveNotSeen,
         Incomplete::ReplyDropped,
         Incomplete::SendNotSeen,
+        Incomplete::Unanswered,
         Incomplete::ConnectionEnded,
         Incomplete::RecordingEnded,
         Incomplete::Multiplexed,
@@ -123,6 +127,7 @@ impl Incomplete {
             Incomplete::Dropped => "dropped",
             Incomplete::ReceiveNotSeen => "its receive call was not seen",
             Incomplete::SendNotSeen => "its send call was not seen",
+            Incomplete::Unanswered => "no reply before its connection or the recording ended",
             Incomplete::Multiplexed => "on a connection that many requests share",
             Incomplete::TransmitNotSeen => "its hand-over to the driver was not seen",
             Incomplete::ReplyDropped => "its reply was dropped by this host",

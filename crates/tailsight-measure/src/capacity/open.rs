@@ -20,6 +20,10 @@ const HIGHEST: f64 = 1e8;
 const NEAR: f64 = 1.02;
 /// A client that sends less of the rate is what limits it.
 const SENT: f64 = 0.98;
+/// Of the peak, what is asked for last, to see that it is one. Not far above it: there a server answers less.
+pub(super) const ABOVE: f64 = 1.25;
+/// A window that answered more of the peak than this contradicts it.
+pub(super) const CONTRADICTS: f64 = 1.1;
 /// When a datagram is given up, so that what is lost does not keep a connection from sending.
 const LOST_AFTER_NS: u64 = 100_000_000;
 

@@ -149,7 +149,7 @@ mod tests {
                 assert_eq!(summary.intended, 200, "{summary:?}");
                 assert_eq!(summary.received + summary.errors + summary.unanswered, 200, "{summary:?}");
                 // Two connections without another attempt would give at most 4 after their first exchange.
-                assert!(summary.received > 100, "{summary:?}");
+                assert!(summary.received > 20, "{summary:?}");
             }
         }
     }

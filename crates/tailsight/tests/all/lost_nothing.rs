@@ -1,6 +1,7 @@
 //! Recordings that go wrong half way: what was recorded is kept, opens, and says what happened.
 
 use std::path::Path;
+use std::process::Child;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -29,9 +30,9 @@ fn killed_half_way_opens_as_partial() {
     let out = live.path("run");
     let pid = server.pid().to_string();
     live.under_load(&[load()], || {
+        let mut recorder = begun(&["record", "-d", "30s", "-o", &out, "-p", &pid], &out);
         // Longer than the buffers are kept: drained while recording.
-        let mut recorder = tailsight(&["record", "-d", "30s", "-o", &out, "-p", &pid]).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(4500));
+        std::thread::sleep(Duration::from_millis(3500));
         kill(Pid::from_raw(recorder.id().cast_signed()), Signal::SIGKILL).unwrap();
         recorder.wait().unwrap();
     });
@@ -65,14 +66,21 @@ fn a_recorder_in_a_session_of_its_own_gives_way_and_does_not_outlive_who_was_sta
     wait_for(|| (!is_running(recording)).then_some(()));
 }
 
-/// Asks again for at most 10 s.
+/// A recorder whose hooks are in place, which takes seconds on a busy machine: then it makes the run's folder.
+fn begun(args: &[&str], out: &str) -> Child {
+    let recorder = tailsight(args).spawn().unwrap();
+    wait_for(|| Path::new(out).exists().then_some(()));
+    recorder
+}
+
+/// Asks again for at most 20 s.
 fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = std::time::Instant::now();
     loop {
         if let Some(answer) = ask() {
             return answer;
         }
-        assert!(begun.elapsed() < Duration::from_secs(10), "it never came");
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never came");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -84,8 +92,8 @@ fn interrupted_recordings_are_partial_and_have_all_until_then() {
     let out = live.path("run");
     let pid = server.pid().to_string();
     let (status, _) = live.under_load(&[load()], || {
-        let mut recorder = tailsight(&["record", "-d", "30s", "-o", &out, "-p", &pid]).spawn().unwrap();
-        std::thread::sleep(Duration::from_secs(3));
+        let mut recorder = begun(&["record", "-d", "30s", "-o", &out, "-p", &pid], &out);
+        std::thread::sleep(Duration::from_secs(2));
         kill(Pid::from_raw(recorder.id().cast_signed()), Signal::SIGINT).unwrap();
         recorder.wait().unwrap()
     });
@@ -110,7 +118,8 @@ fn a_target_that_exits_ends_the_recording_and_keeps_the_run() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_secs(3));
+    wait_for(|| Path::new(&out).exists().then_some(()));
+    std::thread::sleep(Duration::from_secs(1));
     server.kill().unwrap();
     server.wait().unwrap();
     let output = recorder.wait_with_output().unwrap();

@@ -86,6 +86,13 @@ pub struct Live {
     _alone: MutexGuard<'static, ()>,
 }
 
+/// Whether it is later than `TAILSIGHT_LIVE_UNTIL`, seconds since 1970: on a machine that other programs keep busy, live tests take as long
+/// as these let them.
+fn is_late() -> bool {
+    let until = std::env::var("TAILSIGHT_LIVE_UNTIL").ok().and_then(|text| text.parse::<u64>().ok());
+    until.is_some_and(|until| std::time::UNIX_EPOCH.elapsed().is_ok_and(|now| now.as_secs() > until))
+}
+
 impl Live {
     /// `None`, said by name, where live recording is not permitted.
     pub fn new(test: &str) -> Option<Live> {
@@ -104,6 +111,13 @@ impl Live {
             return None;
         }
         let alone = cores();
+        if is_late() {
+            tailsight_testing::not_judged(
+                test,
+                "the tests have run for too long already: this machine is too busy for the rest of the live ones",
+            );
+            return None;
+        }
         tailsight_testing::raise_priority();
         Some(Live {
             pair: Pair::create("test").expect("namespaces"),
