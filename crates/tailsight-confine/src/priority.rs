@@ -53,6 +53,17 @@ impl SessionGroup {
         })
     }
 
+    /// The group of a child's session, which this process may raise although it is in another one.
+    pub fn of(pid: u32) -> std::io::Result<SessionGroup> {
+        let file = OpenOptions::new().write(true).open(format!("/proc/{pid}/autogroup"))?;
+        Ok(SessionGroup {
+            file,
+            gives_way: AtomicBool::new(true),
+            opened: Instant::now(),
+            hurries_until_ms: AtomicU64::new(0),
+        })
+    }
+
     /// Gives it the least weight beside other groups, unless it hurries.
     pub fn give_way(&self) {
         if self.opened.elapsed() >= Duration::from_millis(self.hurries_until_ms.load(Ordering::Relaxed)) {

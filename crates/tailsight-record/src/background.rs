@@ -90,15 +90,23 @@ impl Background {
 
     /// Until this is dropped, what the calling thread does gives way to all else; after `limit` it no longer does.
     pub fn work(&self, limit: Duration) -> Work {
+        let work = self.work_in_calls(limit);
+        if let (Some(_), Some(group)) = (&work.shared, &self.shared.group) {
+            group.give_way();
+        }
+        work
+    }
+
+    /// The same for work that is one long system call after the other, as loading and attaching programs: it gives way within its session
+    /// only. A kernel that does not preempt such a call lets it run to its end, whatever its weight, and has a session of the least weight pay
+    /// for a quarter of a second with ten without a core.
+    pub fn work_in_calls(&self, limit: Duration) -> Work {
         if self.watch.is_none() || self.shared.stop.is_asked() {
             return Work { shared: None };
         }
         // First: from the next call on this thread may not get a core for long.
         self.shared.due_ns.store(now_ns() + limit.as_nanos() as u64, Ordering::Release);
         let work = Work { shared: Some(Arc::clone(&self.shared)) };
-        if let Some(group) = &self.shared.group {
-            group.give_way();
-        }
         priority::give_way(0);
         work
     }

@@ -59,8 +59,18 @@ fn wait(child: Pid, handed_on: &SigSet) -> nix::Result<WaitStatus> {
                 raise(Signal::SIGSTOP)?;
                 kill(child, Signal::SIGCONT)?;
             }
-            other => kill(child, other)?,
+            other => {
+                kill(child, other)?;
+                raise_session_of(child);
+            }
         }
+    }
+}
+
+/// Gives the child's session the usual weight: it is to end, and on cores that are never free it would get its turn to do so itself late.
+fn raise_session_of(child: Pid) {
+    if let Ok(group) = SessionGroup::of(child.as_raw().cast_unsigned()) {
+        group.as_usual();
     }
 }
 

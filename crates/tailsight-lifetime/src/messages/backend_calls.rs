@@ -61,7 +61,7 @@ pub struct Found {
     pub readies: Vec<Ready>,
     /// Names of servers: symbols behind those of the run.
     pub names: Vec<String>,
-    /// By message: when the first of the calls was sent that may be its own, of those of which it is not known whose they are; 0: all may.
+    /// By message: when the first of the calls was sent that may be its own, of those of which it is not known whose they are.
     /// Empty where none are unknown.
     own_from: Vec<u64>,
     /// Calls whose waits are not known, because several requests were under way on their connection at a time.
@@ -71,8 +71,8 @@ pub struct Found {
 impl Found {
     /// Whether an answer to a call of which it is not known whose it is, sent at that time, may be for this message. It cannot, if the call was
     /// sent before the message was received, or if as many as a message of this run has were sent later.
-    pub fn may_be_for(&self, m: &Message, sent: u64) -> bool {
-        sent >= m.recv_ns && self.own_from.get(m.id as usize).is_none_or(|&from| sent >= from)
+    pub fn may_be_for(&self, message: u32, sent: u64) -> bool {
+        self.own_from.get(message as usize).is_none_or(|&from| sent >= from)
     }
 
     /// The calls of a message, in order, none inside another.
@@ -384,10 +384,14 @@ impl Peers {
     /// As [`Found::own_from`]. A message makes as many calls as messages of this run do on average, rounded up; a message for which no
     /// connection of a pool is free waits while others' calls are answered, and its own come last. `known`: how many of a message's are known.
     fn own_from(&self, messages: &[Message], order: &[u32], known: impl Fn(u32) -> usize) -> Vec<u64> {
-        let is_unknown = |c: &&Open| c.received != 0 && (c.of == NOBODY || self.is_shared(&c.key));
-        let mut unknown: Vec<(u64, u64)> = self.calls.iter().filter(is_unknown).map(|c| (c.received, c.sent)).collect();
-        if unknown.is_empty() {
+        let is_unknown = |c: &&Open| c.of == NOBODY || self.is_shared(&c.key);
+        if !self.calls.iter().any(|c| is_unknown(&c)) {
             return Vec::new();
+        }
+        let answered_unknown = self.calls.iter().filter(|c| c.received != 0 && is_unknown(c));
+        let mut unknown: Vec<(u64, u64)> = answered_unknown.map(|c| (c.received, c.sent)).collect();
+        if unknown.is_empty() {
+            return order.iter().map(|&i| messages[i as usize].recv_ns).collect();
         }
         unknown.sort_unstable();
         let answered = self.calls.iter().filter(|c| c.received != 0).count();
@@ -398,7 +402,7 @@ impl Peers {
             let Some(left) = usual.checked_sub(known(id)).filter(|left| *left > 0) else { return u64::MAX };
             let until = unknown.partition_point(|(received, _)| *received <= m.send_ns);
             let within = unknown[..until].iter().rev().take_while(|(received, _)| *received >= m.recv_ns);
-            within.filter(|(_, sent)| *sent >= m.recv_ns).take(left).map(|(_, sent)| *sent).min().unwrap_or(0)
+            within.filter(|(_, sent)| *sent >= m.recv_ns).take(left).map(|(_, sent)| *sent).min().unwrap_or(m.recv_ns)
         };
         (0..).zip(order).map(of).collect()
     }
@@ -560,7 +564,7 @@ mod tests {
         let peers = Peers { calls: vec![call(15, 90), call(95, 190), call(195, 290)], ..Peers::default() };
         let found =
             |known: usize| Found { own_from: peers.own_from(&messages, &[0, 1, 2], |_| known), ..Found::default() };
-        let may = |found: &Found, sent: u64| messages.map(|m| found.may_be_for(&m, sent));
+        let may = |found: &Found, sent: u64| [0, 1, 2].map(|message| found.may_be_for(message, sent));
         assert_eq!(may(&found(0), 15), [true, false, false]);
         assert_eq!(may(&found(0), 95), [true, true, false]);
         assert_eq!(may(&found(0), 195), [true; 3]);

@@ -9,6 +9,7 @@ mod locks;
 mod loops;
 mod nic;
 mod properties;
+mod purposes;
 mod regressions;
 mod rules;
 mod sending;

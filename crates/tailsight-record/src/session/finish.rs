@@ -153,7 +153,7 @@ impl Recording<'_> {
         }
         // From here on the hooks return at once; they are taken away one by one, while others may run.
         loaded.set_recording(false);
-        let _work = background.work(DETACH);
+        let _work = background.work_in_calls(DETACH);
         if let Some(Err(why)) = self.tx.take().map(|tx| tx.stop(loaded)) {
             meta.warnings.push(why);
         }

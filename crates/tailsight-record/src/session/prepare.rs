@@ -63,7 +63,7 @@ impl<'a> Prepared<'a> {
     ) -> Result<Prepared<'a>, Error> {
         let group = options.own_session.then(SessionGroup::own).flatten().map(Arc::new);
         let mut background = Background::begin(stop, group.clone());
-        let work = background.work(PREPARE);
+        let work = background.work_in_calls(PREPARE);
         let mut hooks = preflight(&options.hooks)?;
         let mut target = Target::resolve(&options.selector)?;
         background.avoid(&target.pids, &cores_of(&target.pids));
@@ -77,7 +77,7 @@ impl<'a> Prepared<'a> {
         let its = stop.clone();
         let settings = std::thread::spawn(move || {
             let background = Background::begin(&its, group);
-            let _work = background.work(PREPARE);
+            let _work = background.work_in_calls(PREPARE);
             describe::settings(first)
         });
         // Before the hooks, so that no recording sees its start; later this process may start nothing.
@@ -93,7 +93,7 @@ impl<'a> Prepared<'a> {
         // Beside a busy server it is measured with the usual priority: as SCHED_IDLE it would get too little of a core to count ticks.
         background.as_usual();
         let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples, &target.pids) };
-        let work = background.work(PREPARE);
+        let work = background.work_in_calls(PREPARE);
         let samples = sample_clock.map(|clock| clock.others_one_in);
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
         let mut tx_stamps = if without_tx_stamps.is_some() { TxStamps::Off } else { options.tx_stamps };

@@ -250,14 +250,17 @@ fn waits_for_the_one_behind(live: &Live, test: &str, server: &Path, args: &[&str
     let d = json(&output);
     let first = &d["causes"][0];
     let (category, name) = (first["category"].as_str().unwrap(), first["name"].as_str().unwrap());
-    assert_eq!(category, "backend-wait", "{}", shown(&output));
-    assert_eq!(name, one.name());
+    // On a busy machine requests come together, and wait for those before them that wait for the server behind.
+    let is_queue = |c: &serde_json::Value| {
+        c["category"] == "hol-blocking" && c["name"].as_str().unwrap().ends_with(&format!("/peer:{}", one.name()))
+    };
+    assert!(is_queue(first) || category == "backend-wait" && name == one.name(), "{}", shown(&output));
     let sum = |counts: &dyn Fn(&serde_json::Value) -> bool| -> f64 {
         let causes = d["causes"].as_array().unwrap();
         causes.iter().filter(|c| counts(c)).map(|c| c["share"].as_f64().unwrap()).sum()
     };
     // Of an event loop it was 0.44 where a question counted to the message received last.
-    let waited = sum(&|c| c["category"] == "backend-wait");
+    let waited = sum(&|c| c["category"] == "backend-wait" || is_queue(c));
     // What other programs of the machine have is no part of what the server waits for.
     let others = sum(&|c| ["interference", "os-threads", "steal"].contains(&c["category"].as_str().unwrap())).max(0.0);
     assert!(waited > 0.7 * (1.0 - others) && waited > 0.3, "{}", shown(&output));

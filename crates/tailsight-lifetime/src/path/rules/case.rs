@@ -119,8 +119,11 @@ impl<'a> Case<'a> {
 
     /// Who ended the sleep, if that says what it was: a server's packet, a poll's time limit, a task outside of the application.
     pub fn ended_by(&self) -> Option<Frame> {
-        let SleepPart { how, waker, .. } = self.part;
-        let peer = peer(self.scan, self.focus, waker);
+        let SleepPart { how, waker, from, .. } = self.part;
+        // Before the thread works for this message it waits for answers to other messages' calls, and who holds a lock for the answer to its own.
+        let own = from >= self.focus.own_from && self.focus.because.is_none();
+        let message = if own { self.focus.message } else { NOBODY };
+        let peer = peer(self.scan, Focus { message, ..self.focus }, waker);
         let Some(waker) = waker.filter(|_| !how.stopped) else { return peer };
         if !waker.interrupt {
             let symbol = Some(self.scan.threads.names().symbol(waker.tid)).filter(|&symbol| symbol != 0);
@@ -161,8 +164,7 @@ pub(super) fn holds_for_its_client(scan: &Scan, focus: &Focus, tid: u32, how: Sl
 pub(super) fn peer(scan: &Scan, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
     let ready = scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
     let known_of_another = ready.of != NOBODY && focus.message != NOBODY && ready.of != focus.message;
-    let message = scan.messages.get(focus.message as usize);
-    let for_others = message.is_some_and(|m| ready.sent != 0 && !scan.peers.may_be_for(m, ready.sent));
+    let for_others = ready.sent != 0 && !scan.peers.may_be_for(focus.message, ready.sent);
     (!known_of_another).then_some(Frame::Peer { symbol: if for_others { ready.for_others } else { ready.peer } })
 }
 

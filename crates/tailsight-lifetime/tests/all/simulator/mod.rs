@@ -8,6 +8,7 @@ pub mod machine;
 pub mod network;
 pub mod server;
 pub mod truth;
+pub mod workers;
 
 use proptest::prelude::*;
 use tailsight_lifetime::RunContext;

@@ -1,0 +1,173 @@
+//! What each sleep was for, against a simulated server that knows it: on all legs, nanosecond by nanosecond.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use tailsight_lifetime::{Analysis, LEGS, Leg};
+
+use crate::properties::check_partition;
+use crate::simulator::workers::{self, Doing, Plan, Truth};
+
+const IN_QUEUE: &str = "waits for a thread of the pool";
+
+/// What a piece of a leg is said to be, beside what it was.
+#[derive(Debug)]
+struct Answer {
+    leg: Leg,
+    ns: u64,
+    /// What the message's thread did; of a lock, who held it and did what.
+    truth: String,
+    /// The owner.
+    owner: String,
+    right: bool,
+}
+
+/// Every piece of every leg of a plan.
+fn answers(plan: &Plan) -> Result<Vec<Answer>, TestCaseError> {
+    let (facts, cpus, truth) = workers::run(plan);
+    let analysis = Analysis::build(&facts, &cpus);
+    check_partition(&analysis)?;
+    let lifetimes = &analysis.lifetimes;
+    prop_assert_eq!(lifetimes.messages.len(), plan.requests.len());
+    let times_ns = truth.times_ns();
+    let mut answers = Vec::new();
+    for message in &lifetimes.messages {
+        let is_it = |&(_, &(_, at_ns)): &(&usize, &(usize, u64))| at_ns == message.recv_ns;
+        let (&request, &(thread, _)) = truth.received.iter().find(is_it).expect("each message was received");
+        for leg in LEGS {
+            for span in analysis.path(message.id, leg) {
+                let owner = lifetimes.owners[span.owner as usize].path(&lifetimes.symbols);
+                let mut at_ns = span.from_ns;
+                while at_ns < span.to_ns {
+                    let next = times_ns.get(times_ns.partition_point(|&time_ns| time_ns <= at_ns));
+                    let to_ns = next.map_or(span.to_ns, |&next_ns| next_ns.min(span.to_ns));
+                    let (truth, right) = match truth.pooled.get(&request) {
+                        Some(&(queued_ns, _, taken_ns)) if (queued_ns..taken_ns).contains(&at_ns) => (
+                            "waits for a thread of the pool".into(),
+                            owner.starts_with("ahead") || owner.starts_with("sibling:"),
+                        ),
+                        Some(&(_, of_pool, taken_ns)) if at_ns >= taken_ns => {
+                            judge(&truth, (of_pool, request), at_ns, &owner)
+                        }
+                        _ => judge(&truth, (thread, request), at_ns, &owner),
+                    };
+                    answers.push(Answer { leg, ns: to_ns - at_ns, truth, owner: owner.clone(), right });
+                    at_ns = to_ns;
+                }
+            }
+        }
+    }
+    Ok(answers)
+}
+
+/// What the thread of a request did, and whether this owner says so.
+fn judge(truth: &Truth, (thread, request): (usize, usize), at_ns: u64, owner: &str) -> (String, bool) {
+    let sleeps = owner.contains("sleep:");
+    let other = |names: &[&str]| names.iter().all(|name| owner.contains(name)) && !owner.contains("sibling:");
+    let doing = truth.doing(thread, at_ns);
+    match doing {
+        Doing::Works(of) if of == request => ("works".into(), owner.starts_with("own")),
+        Doing::Works(_) => ("works for another".into(), owner.starts_with("ahead")),
+        Doing::ForAnswer => ("waits for an answer".into(), other(&["peer:backend"])),
+        Doing::ForTimer => ("waits for a timer".into(), other(&["sleep:nanosleep"])),
+        Doing::Ready => ("has no core".into(), !sleeps && !owner.starts_with("own")),
+        Doing::Rests => ("rests".into(), !sleeps),
+        Doing::ForLock(lock) => {
+            let Some(holder) = truth.holder(lock, at_ns) else {
+                return ("waits for a lock that was given back".into(), owner.starts_with("sibling:"));
+            };
+            let held = owner.starts_with(&format!("sibling:{}/sleep:futex", workers::name(holder)));
+            let (does, right) = match truth.doing(holder, at_ns) {
+                // Before the message's own turn that is the queue's time.
+                Doing::Works(of) => {
+                    let queued = of != request && owner.starts_with("ahead");
+                    ("works", queued || held && owner.matches("sleep:").count() == 1)
+                }
+                Doing::ForAnswer => ("waits for an answer", held && owner.contains("peer:backend")),
+                Doing::ForTimer => ("waits for a timer", held && owner.contains("sleep:nanosleep")),
+                // Whoever has the core that the holder waits for.
+                Doing::Ready => ("has no core", !sleeps && !owner.starts_with("own")),
+                Doing::Rests | Doing::ForLock(_) => ("passes it on", owner.starts_with("sibling:")),
+            };
+            (format!("waits for a lock, whose holder {does}"), right)
+        }
+    }
+}
+
+/// Parts of the waits for a thread of a pool of which it is not said that the thread served others, thousandths: 11 in 2,000 plans.
+const MISSED_IN_POOLS: u64 = 30;
+/// What a hand-off, a call and the turn of a lock take, ns: which of two neighbours has it is no matter.
+const EDGES_NS: u64 = 3_000;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// Locks that are fair or not, held while their holder works, sleeps, asks another server or has no core.
+    #[test]
+    fn every_sleep_is_said_to_be_what_it_was_for(plan in workers::plans(30, 0..=0)) {
+        let answers = answers(&plan)?;
+        let wrong: Vec<&Answer> = answers.iter().filter(|answer| !answer.right).collect();
+        let wrong_ns: u64 = wrong.iter().map(|answer| answer.ns).sum();
+        prop_assert!(wrong_ns <= EDGES_NS * plan.requests.len() as u64, "{wrong_ns} ns: {wrong:#?}");
+    }
+}
+
+/// Requests wait in the queue of a pool while its threads sleep for the ones before. What the pool's threads do for a request is told as
+/// surely as without a pool; that a request in the queue waits for others is concluded, and now and then it is not.
+#[test]
+fn a_request_in_the_queue_of_a_pool_waits_for_those_before_it() {
+    let mut runner = TestRunner::deterministic();
+    let (mut queued_ns, mut missed_ns) = (0, 0);
+    for _ in 0..300 {
+        let plan = workers::plans(30, 1..=4).new_tree(&mut runner).expect("a plan").current();
+        for answer in answers(&plan).expect("a partition that is exact") {
+            if answer.truth == IN_QUEUE {
+                queued_ns += answer.ns;
+                missed_ns += if answer.right { 0 } else { answer.ns };
+            }
+        }
+    }
+    assert!(queued_ns > 0 && missed_ns * 1_000 <= queued_ns * MISSED_IN_POOLS, "{missed_ns} of {queued_ns} ns");
+}
+
+/// The figures of the journal: of 2,000 plans, how much of each kind of wait was said right.
+///
+///     cargo test -p tailsight-lifetime --test all what_was_said_of_each_wait -- --ignored --nocapture
+#[test]
+#[ignore = "prints a table"]
+#[allow(clippy::print_stdout, reason = "it prints a table")]
+fn what_was_said_of_each_wait() {
+    for pool in [0..=0, 1..=4] {
+        println!("pool of {pool:?} threads");
+        print_shares(pool);
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "it prints a table")]
+fn print_shares(pool: std::ops::RangeInclusive<usize>) {
+    let mut runner = TestRunner::deterministic();
+    let mut shares: BTreeMap<(&str, String), (u64, u64)> = BTreeMap::new();
+    let mut wrong: BTreeMap<(&str, String, String), u64> = BTreeMap::new();
+    for _ in 0..2_000 {
+        let plan = workers::plans(30, pool.clone()).new_tree(&mut runner).expect("a plan").current();
+        for answer in answers(&plan).expect("a partition that is exact") {
+            let (right_ns, ns) = shares.entry((answer.leg.name(), answer.truth.clone())).or_default();
+            *right_ns += if answer.right { answer.ns } else { 0 };
+            *ns += answer.ns;
+            if !answer.right {
+                *wrong.entry((answer.leg.name(), answer.truth, answer.owner)).or_default() += answer.ns;
+            }
+        }
+    }
+    println!("{:<10} {:<45} {:>12} {:>8}", "leg", "what it did", "ms", "right");
+    for ((leg, truth), (right_ns, ns)) in &shares {
+        println!("{leg:<10} {truth:<45} {:12.3} {:7.3} %", *ns as f64 / 1e6, *right_ns as f64 / *ns as f64 * 100.0);
+    }
+    let mut wrong: Vec<_> = wrong.into_iter().collect();
+    wrong.sort_by_key(|row| std::cmp::Reverse(row.1));
+    for ((leg, truth, owner), ns) in wrong.into_iter().take(12) {
+        println!("wrong: {leg:<10} {truth:<45} {:10.3} ms {owner}", ns as f64 / 1e6);
+    }
+}
