@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_was_made_of_sends_after_a_reply_is_said() {
-        let with = |flag, messages: usize, pushes: usize, protocol: bool| {
+        let run = |flag, messages: usize, pushes: usize| {
             let message = Message { flags: flag, ..Message::default() };
             let parts = vec![Default::default(); messages];
             let mut lifetimes = Lifetimes::from_parts("app", vec![message; messages], vec![], vec![], parts);
@@ -219,6 +219,10 @@ mod tests {
                 answered_ns: 0,
             };
             lifetimes.sent = vec![push; pushes];
+            lifetimes
+        };
+        let with = |flag, messages, pushes, protocol: bool| {
+            let mut lifetimes = run(flag, messages, pushes);
             lifetimes.framing = protocol.then(Default::default);
             parts_note(&lifetimes)
         };
@@ -228,22 +232,9 @@ mod tests {
             pushes.starts_with("3 sends to clients came after a reply") && pushes.contains("--protocol"),
             "{pushes}"
         );
-        let in_tls = {
-            let parts = vec![Default::default(); 3];
-            let mut lifetimes = Lifetimes::from_parts("app", vec![Message::default(); 3], vec![], vec![], parts);
-            lifetimes.sent = vec![Sent {
-                kind: SentKind::Push,
-                flow: 0,
-                bytes: 1,
-                tid: 1,
-                send_ns: 1,
-                sent_ns: 2,
-                xmit_ns: 3,
-                answered_ns: 0,
-            }];
-            lifetimes.multiplexed.tls_in_turn = 1;
-            parts_note(&lifetimes).expect("a note")
-        };
+        let mut in_tls = run(0, 3, 1);
+        in_tls.multiplexed.tls_in_turn = 1;
+        let in_tls = parts_note(&in_tls).expect("a note");
         assert!(!in_tls.contains("--protocol"), "no protocol is read in TLS: {in_tls}");
         let parsed = with(flags::CONTINUED, 2, 0, true).expect("a note");
         assert!(parsed.starts_with("2 replies go on after the thread had turned to other work: "), "{parsed}");

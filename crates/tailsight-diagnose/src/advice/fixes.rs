@@ -303,12 +303,28 @@ mod tests {
         (category, name): (&str, &str),
         (deviation_ns, messages): (i64, u64),
     ) -> Vec<String> {
-        let advisor = advisor("memcached", facts, deviation_ns);
+        advisor("memcached", facts, deviation_ns).fixes(&a_cause((category, name), (deviation_ns, messages))).0
+    }
+
+    /// A cause on the application core, with so many ns more on average, which hit so many messages.
+    fn a_cause((category, name): (&str, &str), (deviation_ns, messages): (i64, u64)) -> Cause {
         let cause = serde_json::from_value(serde_json::json!({
             "rank": 1, "category": category, "name": name, "role": "A", "share": 1.0, "deviation_ns": deviation_ns,
             "ci95_ns": [1, deviation_ns], "messages": messages, "evidence": [], "paths": [], "fix": [], "explanation": "",
         }));
-        advisor.fixes(&cause.expect("a cause")).0
+        cause.expect("a cause")
+    }
+
+    /// It was advised for requests that came in TLS.
+    #[test]
+    fn a_protocol_is_read_only_where_it_can_be() {
+        let facts = RecordingFacts::default();
+        let advised = |readable| {
+            let advisor = Advisor { readable, ..advisor("nginx", &facts, 1_000_000) };
+            let cause = a_cause(("app-processing", "class of 257 to 512 bytes"), (1_000_000, 50));
+            advisor.fixes(&cause).0.join(" ").contains("--protocol")
+        };
+        assert_eq!((advised(true), advised(false)), (true, false));
     }
 
     /// A reply that a queueing discipline held was blamed on Nagle's algorithm; a file operation that is in another thread already was to

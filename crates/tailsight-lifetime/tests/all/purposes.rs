@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tailsight_lifetime::{Analysis, LEGS, Leg};
 
 use crate::properties::check_partition;
@@ -44,14 +44,13 @@ fn answers(plan: &Plan) -> Result<Vec<Answer>, TestCaseError> {
                     let next = times_ns.get(times_ns.partition_point(|&time_ns| time_ns <= at_ns));
                     let to_ns = next.map_or(span.to_ns, |&next_ns| next_ns.min(span.to_ns));
                     let (truth, right) = match truth.pooled.get(&request) {
-                        Some(&(queued_ns, _, taken_ns)) if (queued_ns..taken_ns).contains(&at_ns) => (
-                            "waits for a thread of the pool".into(),
-                            owner.starts_with("ahead") || owner.starts_with("sibling:"),
-                        ),
-                        Some(&(_, of_pool, taken_ns)) if at_ns >= taken_ns => {
-                            judge(&truth, (of_pool, request), at_ns, &owner)
+                        Some(&(queued_ns, _, taken_ns)) if (queued_ns..taken_ns).contains(&at_ns) => {
+                            (IN_QUEUE.into(), owner.starts_with("ahead") || owner.starts_with("sibling:"))
                         }
-                        _ => judge(&truth, (thread, request), at_ns, &owner),
+                        Some(&(_, of_pool, taken_ns)) if at_ns >= taken_ns => {
+                            judge(&truth, (of_pool, request), (at_ns, true), &owner)
+                        }
+                        _ => judge(&truth, (thread, request), (at_ns, at_ns >= message.recv_ns), &owner),
                     };
                     answers.push(Answer { leg, ns: to_ns - at_ns, truth, owner: owner.clone(), right });
                     at_ns = to_ns;
@@ -62,27 +61,33 @@ fn answers(plan: &Plan) -> Result<Vec<Answer>, TestCaseError> {
     Ok(answers)
 }
 
-/// What the thread of a request did, and whether this owner says so.
-fn judge(truth: &Truth, (thread, request): (usize, usize), at_ns: u64, owner: &str) -> (String, bool) {
+/// What the thread of a request did at a time, and whether this owner says so. `has_it`: whether the thread has the request by then.
+fn judge(
+    truth: &Truth,
+    (thread, request): (usize, usize),
+    (at_ns, has_it): (u64, bool),
+    owner: &str,
+) -> (String, bool) {
     let sleeps = owner.contains("sleep:");
-    let other = |names: &[&str]| names.iter().all(|name| owner.contains(name)) && !owner.contains("sibling:");
-    let doing = truth.doing(thread, at_ns);
-    match doing {
+    let sibling = owner.contains("sibling:");
+    match truth.doing(thread, at_ns) {
         Doing::Works(of) if of == request => ("works".into(), owner.starts_with("own")),
         Doing::Works(_) => ("works for another".into(), owner.starts_with("ahead")),
-        Doing::ForAnswer => ("waits for an answer".into(), other(&["peer:backend"])),
-        Doing::ForTimer => ("waits for a timer".into(), other(&["sleep:nanosleep"])),
+        Doing::ForAnswer => ("waits for an answer".into(), owner.contains("peer:backend") && !sibling),
+        Doing::ForTimer => ("waits for a timer".into(), owner.contains("sleep:nanosleep") && !sibling),
         Doing::Ready => ("has no core".into(), !sleeps && !owner.starts_with("own")),
         Doing::Rests => ("rests".into(), !sleeps),
         Doing::ForLock(lock) => {
             let Some(holder) = truth.holder(lock, at_ns) else {
-                return ("waits for a lock that was given back".into(), owner.starts_with("sibling:"));
+                // Who was woken to take it has no core yet; whoever has that core.
+                let right = owner.starts_with("sibling:") || !sleeps && !owner.starts_with("own");
+                return ("waits for a lock that was given back".into(), right);
             };
             let held = owner.starts_with(&format!("sibling:{}/sleep:futex", workers::name(holder)));
             let (does, right) = match truth.doing(holder, at_ns) {
-                // Before the message's own turn that is the queue's time.
-                Doing::Works(of) => {
-                    let queued = of != request && owner.starts_with("ahead");
+                // Before the thread has the request that is the queue's time.
+                Doing::Works(_) => {
+                    let queued = !has_it && owner.starts_with("ahead");
                     ("works", queued || held && owner.matches("sleep:").count() == 1)
                 }
                 Doing::ForAnswer => ("waits for an answer", held && owner.contains("peer:backend")),
@@ -96,40 +101,45 @@ fn judge(truth: &Truth, (thread, request): (usize, usize), at_ns: u64, owner: &s
     }
 }
 
-/// Parts of the waits for a thread of a pool of which it is not said that the thread served others, thousandths: 11 in 2,000 plans.
-const MISSED_IN_POOLS: u64 = 30;
+/// With a pool, what is not said to be what it was, thousandths: of the waits for one of its threads (11 in 2,000 plans), and of all else (0.2).
+const MISSED_IN_QUEUES: u64 = 30;
+const MISSED_ELSEWHERE: u64 = 1;
 /// What a hand-off, a call and the turn of a lock take, ns: which of two neighbours has it is no matter.
 const EDGES_NS: u64 = 3_000;
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    /// Locks that are fair or not, held while their holder works, sleeps, asks another server or has no core.
-    #[test]
-    fn every_sleep_is_said_to_be_what_it_was_for(plan in workers::plans(30, 0..=0)) {
-        let answers = answers(&plan)?;
-        let wrong: Vec<&Answer> = answers.iter().filter(|answer| !answer.right).collect();
+/// Locks that are fair or not, held while their holder works, sleeps, asks another server or has no core. The same plans each time: in one of
+/// thousands a piece is missed, which the table below counts.
+#[test]
+fn every_sleep_is_said_to_be_what_it_was_for() {
+    let config = ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let checked = runner.run(&workers::plans(30, 0..=0), |plan| {
+        let wrong: Vec<Answer> = answers(&plan)?.into_iter().filter(|answer| !answer.right).collect();
         let wrong_ns: u64 = wrong.iter().map(|answer| answer.ns).sum();
         prop_assert!(wrong_ns <= EDGES_NS * plan.requests.len() as u64, "{wrong_ns} ns: {wrong:#?}");
-    }
+        Ok(())
+    });
+    checked.unwrap_or_else(|e| panic!("{e}"));
 }
 
-/// Requests wait in the queue of a pool while its threads sleep for the ones before. What the pool's threads do for a request is told as
-/// surely as without a pool; that a request in the queue waits for others is concluded, and now and then it is not.
+/// Requests wait in the queue of a pool while its threads sleep for the ones before. What a thread of the pool does for a request is told nearly
+/// as surely as without one; that a request in the queue waits for others is concluded, and now and then it is not.
 #[test]
 fn a_request_in_the_queue_of_a_pool_waits_for_those_before_it() {
     let mut runner = TestRunner::deterministic();
-    let (mut queued_ns, mut missed_ns) = (0, 0);
+    // In the queue, elsewhere: all of the time, and what is wrong of it.
+    let (mut all_ns, mut wrong_ns) = ([0; 2], [0; 2]);
     for _ in 0..300 {
         let plan = workers::plans(30, 1..=4).new_tree(&mut runner).expect("a plan").current();
         for answer in answers(&plan).expect("a partition that is exact") {
-            if answer.truth == IN_QUEUE {
-                queued_ns += answer.ns;
-                missed_ns += if answer.right { 0 } else { answer.ns };
-            }
+            let elsewhere = usize::from(answer.truth != IN_QUEUE);
+            all_ns[elsewhere] += answer.ns;
+            wrong_ns[elsewhere] += if answer.right { 0 } else { answer.ns };
         }
     }
-    assert!(queued_ns > 0 && missed_ns * 1_000 <= queued_ns * MISSED_IN_POOLS, "{missed_ns} of {queued_ns} ns");
+    for (i, most) in [MISSED_IN_QUEUES, MISSED_ELSEWHERE].into_iter().enumerate() {
+        assert!(all_ns[i] > 0 && wrong_ns[i] * 1_000 <= all_ns[i] * most, "{wrong_ns:?} of {all_ns:?} ns");
+    }
 }
 
 /// The figures of the journal: of 2,000 plans, how much of each kind of wait was said right.

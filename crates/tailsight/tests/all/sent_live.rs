@@ -5,8 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Leg, Lifetimes, Sent, SentKind};
 use tailsight_testbed::load::{Proto, Workload};
@@ -327,6 +329,17 @@ fn dropped_by_the_device(live: &Live) -> u64 {
     after.split(',').next().unwrap().parse().unwrap()
 }
 
+/// When it looked, ns of CLOCK_MONOTONIC, and how much the device had dropped by then: ten times a second.
+fn looks_at_the_device(live: &Live, ended: &AtomicBool) -> Vec<(u64, u64)> {
+    let mut looks = Vec::new();
+    while !ended.load(Ordering::Relaxed) {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap();
+        looks.push((Duration::from(now).as_nanos() as u64, dropped_by_the_device(live)));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    looks
+}
+
 /// Tail drop in a token bucket that takes five replies. A datagram is gone; a segment waits to be sent again, and both are told.
 #[test]
 fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_were_late() {
@@ -354,20 +367,29 @@ fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_we
         let load = Workload { value_size: 1024, ..Workload::new(proto, address(false, PORT)).rate(1_900.0) };
         let pid = server.pid().to_string();
         let record = || {
-            let (before, began) = (dropped_by_the_device(&live), std::time::Instant::now());
-            let output = run(&[&["record", "-p", &pid, "-d", "2s", "-o", &out], more].concat());
-            (output, dropped_by_the_device(&live) - before, began.elapsed().as_secs_f64())
+            let before = dropped_by_the_device(&live);
+            let ended = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let looks = scope.spawn(|| looks_at_the_device(&live, &ended));
+                let output = run(&[&["record", "-p", &pid, "-d", "2s", "-o", &out], more].concat());
+                ended.store(true, Ordering::Relaxed);
+                (output, dropped_by_the_device(&live) - before, looks.join().unwrap())
+            })
         };
-        let ((output, dropped, took_s), _) = live.under_load(&[load], record);
+        let ((output, dropped, looks), _) = live.under_load(&[load], record);
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-        let lifetimes = Analysis::of(&mut Run::open(Path::new(&out)).unwrap()).unwrap().lifetimes;
-        // Starting and ending a recorder takes time, in which the device drops, too: of 2 s as many as it drops in them, within an eighth: on a
-        // busy machine replies come in bursts, and more are dropped in some seconds than in others.
+        let mut recorded = Run::open(Path::new(&out)).unwrap();
+        let (from_ns, to_ns) = (recorded.meta.start_ns, recorded.meta.end_ns);
+        let lifetimes = Analysis::of(&mut recorded).unwrap().lifetimes;
+        // Starting and ending a recorder takes time, in which the device drops, too: what it dropped between two looks while it recorded, within
+        // a third.
         let counted: u64 = lifetimes.outgoing.dropped.values().sum();
-        let meanwhile = dropped as f64 * (2.0 / took_s).min(1.0);
+        let within: Vec<u64> =
+            looks.iter().filter(|look| (from_ns..to_ns).contains(&look.0)).map(|look| look.1).collect();
+        let meanwhile = within.last().unwrap_or(&0) - within.first().unwrap_or(&0);
         assert!(
-            dropped > 20 && counted <= dropped && counted as f64 * 8.0 > meanwhile,
-            "{counted} of {dropped} in {took_s} s, {name}"
+            dropped > 20 && counted <= dropped && counted * 3 > meanwhile && meanwhile > 0,
+            "{counted} of {meanwhile} while it recorded, {dropped} in all, {name}"
         );
         let gone = lifetimes.messages.iter().filter(|m| m.flags & flags::REPLY_DROPPED != 0).count() as u64;
         let diagnosis = run(&["diagnose", &out, "--json", "--leg", "transmit", "--focus", "p95..p100"]);
