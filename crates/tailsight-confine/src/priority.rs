@@ -45,23 +45,19 @@ impl SessionGroup {
     pub fn own() -> Option<SessionGroup> {
         let enabled = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?;
         let file = OpenOptions::new().write(true).open("/proc/self/autogroup").ok()?;
-        (enabled.trim() == "1").then(|| SessionGroup {
-            file,
-            gives_way: AtomicBool::new(false),
-            opened: Instant::now(),
-            hurries_until_ms: AtomicU64::new(0),
-        })
+        (enabled.trim() == "1").then(|| SessionGroup::new(file, false))
     }
 
     /// The group of a child's session, which this process may raise although it is in another one.
     pub fn of(pid: u32) -> std::io::Result<SessionGroup> {
         let file = OpenOptions::new().write(true).open(format!("/proc/{pid}/autogroup"))?;
-        Ok(SessionGroup {
-            file,
-            gives_way: AtomicBool::new(true),
-            opened: Instant::now(),
-            hurries_until_ms: AtomicU64::new(0),
-        })
+        // It may give way now, which only that process knows.
+        Ok(SessionGroup::new(file, true))
+    }
+
+    fn new(file: File, gives_way: bool) -> SessionGroup {
+        let gives_way = AtomicBool::new(gives_way);
+        SessionGroup { file, gives_way, opened: Instant::now(), hurries_until_ms: AtomicU64::new(0) }
     }
 
     /// Gives it the least weight beside other groups, unless it hurries.
@@ -106,12 +102,7 @@ mod tests {
     fn a_session_that_hurries_does_not_give_way_again_at_once() {
         // Not the kernel's file: the session of the tests keeps its weight.
         let file = OpenOptions::new().write(true).open("/dev/null").unwrap();
-        let group = SessionGroup {
-            file,
-            gives_way: AtomicBool::new(false),
-            opened: Instant::now(),
-            hurries_until_ms: AtomicU64::new(0),
-        };
+        let group = SessionGroup::new(file, false);
         group.give_way();
         assert!(group.gives_way());
         group.as_usual();

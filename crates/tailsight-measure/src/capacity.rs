@@ -3,7 +3,8 @@
 //!
 //! Over streams: a closed loop with more and more requests outstanding, until twice as many gain no more than [`GAIN`]. Over
 //! datagrams, which a server that has too many of them drops: an open loop with a higher and higher rate, until less than
-//! [`ANSWERED`] of it is answered. Then [`WINDOWS`] windows there. The client must have had time to spare, or the server must be
+//! [`ANSWERED`] of it is answered. Then [`WINDOWS`] windows there; over datagrams one more at a higher rate, which must not be
+//! answered better. The client must have had time to spare, or the server must be
 //! seen to have had none: else the peak is the client's.
 
 mod open;
@@ -49,7 +50,7 @@ pub struct Calibration {
     pub windows_per_s: Vec<f64>,
     /// Over streams: requests outstanding on a connection and requests answered a second, on the way to the peak.
     pub steps: Vec<(u32, f64)>,
-    /// Over datagrams: requests sent and requests answered a second, on the way to the peak.
+    /// Over datagrams: requests sent and requests answered a second, on the way to the peak; the last one is above it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<(f64, f64)>,
     /// Requests outstanding on a connection at the peak; over datagrams the most that may be.

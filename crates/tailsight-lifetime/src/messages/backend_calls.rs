@@ -384,12 +384,12 @@ impl Peers {
     /// As [`Found::own_from`]. A message makes as many calls as messages of this run do on average, rounded up; a message for which no
     /// connection of a pool is free waits while others' calls are answered, and its own come last. `known`: how many of a message's are known.
     fn own_from(&self, messages: &[Message], order: &[u32], known: impl Fn(u32) -> usize) -> Vec<u64> {
-        let is_unknown = |c: &&Open| c.of == NOBODY || self.is_shared(&c.key);
-        if !self.calls.iter().any(|c| is_unknown(&c)) {
+        let mut unknown = self.calls.iter().filter(|c| c.of == NOBODY || self.is_shared(&c.key)).peekable();
+        if unknown.peek().is_none() {
             return Vec::new();
         }
-        let answered_unknown = self.calls.iter().filter(|c| c.received != 0 && is_unknown(c));
-        let mut unknown: Vec<(u64, u64)> = answered_unknown.map(|c| (c.received, c.sent)).collect();
+        let mut unknown: Vec<(u64, u64)> = unknown.filter(|c| c.received != 0).map(|c| (c.received, c.sent)).collect();
+        // Where no answer was seen to be received, nothing says how many calls a message makes.
         if unknown.is_empty() {
             return order.iter().map(|&i| messages[i as usize].recv_ns).collect();
         }
