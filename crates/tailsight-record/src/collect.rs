@@ -24,7 +24,8 @@ pub struct Collector {
     connections: HashSet<FlowKey>,
     task_seconds: Seconds,
     connection_seconds: Seconds,
-    /// Names of tasks, and connections, that were met after there were as many as are kept.
+    address_seconds: Seconds,
+    /// Names of tasks, connections, and addresses that were met after there were as many as are kept.
     pub left_out: LeftOut,
     /// Receive calls of the target.
     pub received: u64,
@@ -69,6 +70,8 @@ pub struct LeftOut {
     pub tasks: u64,
     /// Connections.
     pub connections: u64,
+    /// Ends of IPv6 flows, whose addresses are not told by their keys.
+    pub addresses: u64,
 }
 
 impl Collector {
@@ -113,7 +116,8 @@ impl Collector {
                     self.left_out.connections += 1;
                 }
             }
-            Some(Kind::FlowAddr6) if self.v6.len() < MOST_CONNECTIONS || self.v6.contains_key(&event.a) => {
+            Some(Kind::FlowAddr6) if !self.has_room_for_address(event) => self.left_out.addresses += 1,
+            Some(Kind::FlowAddr6) => {
                 let mut bytes = [0u8; 16];
                 bytes[..8].copy_from_slice(&event.b.to_ne_bytes());
                 bytes[8..].copy_from_slice(&event.c.to_ne_bytes());
@@ -136,6 +140,12 @@ impl Collector {
             }
             _ => {}
         }
+    }
+
+    /// Whether the address of one end of an IPv6 flow is kept. The other end of a kept one is.
+    fn has_room_for_address(&mut self, event: &Event) -> bool {
+        self.v6.contains_key(&event.a)
+            || self.v6.len() < MOST_CONNECTIONS && self.address_seconds.take(event.ts, CONNECTIONS_A_SECOND)
     }
 
     /// The index of a stack's functions. What the scheduler and the probe added on top of the sleep is left out.
@@ -297,10 +307,15 @@ mod tests {
         };
         (0..MOST_TASKS as u64).for_each(|n| see(n, Kind::TaskRename, 7));
         (0..MOST_CONNECTIONS as u64).for_each(|n| see(n, Kind::SockState, n));
+        (0..MOST_CONNECTIONS as u64).for_each(|n| see(n, Kind::FlowAddr6, n));
         see(1_000_000_000, Kind::TaskFork, 8);
         see(1_000_000_000, Kind::SockState, u64::MAX);
-        assert_eq!((c.tasks.len(), c.connections.len()), (TASKS_A_SECOND + 1, CONNECTIONS_A_SECOND + 1));
-        let left_out = (MOST_TASKS - TASKS_A_SECOND, MOST_CONNECTIONS - CONNECTIONS_A_SECOND);
-        assert_eq!((c.left_out.tasks as usize, c.left_out.connections as usize), left_out);
+        // Both ends of it: the second is no further flow.
+        (0..2).for_each(|_| see(1_000_000_000, Kind::FlowAddr6, u64::MAX));
+        let kept = (c.tasks.len(), c.connections.len(), c.v6.len());
+        assert_eq!(kept, (TASKS_A_SECOND + 1, CONNECTIONS_A_SECOND + 1, CONNECTIONS_A_SECOND + 1));
+        let connections = (MOST_CONNECTIONS - CONNECTIONS_A_SECOND) as u64;
+        let tasks = (MOST_TASKS - TASKS_A_SECOND) as u64;
+        assert_eq!(c.left_out, LeftOut { tasks, connections, addresses: connections });
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::time::{Duration, Instant};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use rustc_hash::FxHashMap;
@@ -28,6 +29,10 @@ const UPROBES: &str = "[uprobes]";
 const MOST_NOTES: usize = 6;
 /// Programs and libraries that are opened at most; each keeps a descriptor.
 const MOST_FILES: usize = 400;
+/// Bytes of all lists of mappings at most: a target has as many processes as it likes, and each of them as many mappings.
+const MOST_MAPPING_BYTES: usize = 128 << 20;
+/// Of these in a second: a storm leaves room for what comes after it.
+const MAPPING_BYTES_A_SECOND: usize = 64 << 20;
 /// Numbers of files from here on are maps of compiled code, by process.
 const FIRST_MAP: FileId = 1 << 30;
 
@@ -87,7 +92,33 @@ pub struct Stacks {
     stack_of: FxHashMap<Vec<Place>, u32>,
     stacks: Vec<Vec<Place>>,
     rows: Vec<SampleRow>,
+    mapping_room: MappingRoom,
     notes: BTreeMap<String, u64>,
+}
+
+/// Room for lists of mappings.
+#[derive(Debug, Default)]
+struct MappingRoom {
+    used_bytes: usize,
+    /// Since when bytes are counted, for a second at most, and how many.
+    since: Option<Instant>,
+    taken_bytes: usize,
+}
+
+impl MappingRoom {
+    /// Takes room for a list in the place of one of `before_bytes`; whether there was some.
+    fn take(&mut self, now: Instant, bytes: usize, before_bytes: usize) -> bool {
+        if self.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
+            (self.since, self.taken_bytes) = (Some(now), 0);
+        }
+        let used_bytes = self.used_bytes.saturating_sub(before_bytes).saturating_add(bytes);
+        let taken_bytes = self.taken_bytes.saturating_add(bytes);
+        let has_room = used_bytes <= MOST_MAPPING_BYTES && taken_bytes <= MAPPING_BYTES_A_SECOND;
+        if has_room {
+            (self.used_bytes, self.taken_bytes) = (used_bytes, taken_bytes);
+        }
+        has_room
+    }
 }
 
 /// What became of the samples.
@@ -123,9 +154,16 @@ impl Stacks {
                     process.program = path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned();
                 }
                 if process.maps != maps {
-                    process.maps = std::mem::take(&mut process.maps).updated(maps);
-                    process.is_told = false;
-                    process.files = self.files_of(pid, &process);
+                    let updated = process.maps.clone().updated(maps);
+                    if self.mapping_room.take(Instant::now(), updated.bytes(), process.maps.bytes()) {
+                        process.maps = updated;
+                        process.is_told = false;
+                        process.files = self.files_of(pid, &process);
+                    } else {
+                        self.note(
+                            "some lists of mappings were left out: there were more than a recording keeps".into(),
+                        );
+                    }
                 }
                 process.compiled = PerfMap::open(pid).or_else(|| process.compiled.take());
                 self.processes.insert(pid, process);
@@ -414,4 +452,22 @@ fn own_page(pid: u32, mapping: &Mapping) -> Option<File> {
     let mut copy = File::from(memfd_create(c"vdso", MFdFlags::MFD_CLOEXEC).ok()?);
     copy.write_all(&page).ok()?;
     Some(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thousand processes with 60,000 mappings each would have taken some 9 GB.
+    #[test]
+    fn lists_of_mappings_have_room_in_all_and_in_a_second() {
+        let (mut room, begun) = (MappingRoom::default(), Instant::now());
+        let at = |seconds: u64| begun + Duration::from_secs(seconds);
+        assert!(room.take(at(0), MAPPING_BYTES_A_SECOND, 0));
+        assert!(!room.take(at(0), 1, 0), "there is none left in this second");
+        assert!(room.take(at(1), MAPPING_BYTES_A_SECOND, 0), "a storm leaves room for what comes after it");
+        assert!(!room.take(at(2), 1, 0), "there is none left in all");
+        assert!(room.take(at(2), MAPPING_BYTES_A_SECOND, MAPPING_BYTES_A_SECOND), "it takes the place of another list");
+        assert_eq!(room.used_bytes, MOST_MAPPING_BYTES);
+    }
 }

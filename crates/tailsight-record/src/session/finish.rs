@@ -247,6 +247,7 @@ impl Recording<'_> {
         let left_out = [
             (renames + collector.left_out.tasks, "births and names of tasks"),
             (collector.left_out.connections, "connections"),
+            (collector.left_out.addresses, "addresses of IPv6 connections"),
         ];
         for (count, of) in left_out.into_iter().filter(|(count, _)| *count > 0) {
             meta.warnings

@@ -159,6 +159,11 @@ impl Maps {
         &self.mappings
     }
 
+    /// Bytes that they take in memory, about.
+    pub fn bytes(&self) -> usize {
+        self.mappings.iter().map(|mapping| size_of::<Mapping>() + mapping.path.len()).sum()
+    }
+
     /// Whether there is none: a kernel thread, or a process that has ended.
     pub fn is_empty(&self) -> bool {
         self.mappings.is_empty()

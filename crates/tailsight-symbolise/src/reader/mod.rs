@@ -6,6 +6,7 @@
 //! reads them ([`worker`]). When it does not answer in time, or ends, it is replaced by another one ([`keeper`] starts them), which leaves the
 //! debug information of the file that it was at alone; at the second time the file is not resolved. Nothing else is lost.
 
+mod inflate;
 pub mod keeper;
 pub mod protocol;
 mod worker;
@@ -301,13 +302,18 @@ impl Reader {
             return Err(why);
         }
         let answer = self.ask(question, |answer| match answer {
-            Answer::Names { build_id, frames } => (frames.len() == count && is_build_id(&build_id))
-                .then(|| Ok((build_id, frames.into_iter().map(safe).collect()))),
+            Answer::Names { build_id, frames, without_debug } => (frames.len() == count && is_build_id(&build_id))
+                .then(|| Ok((build_id, frames.into_iter().map(safe).collect(), without_debug))),
             Answer::Unusable(why) => Some(Err(shortened(&why))),
             _ => None,
         });
         match answer {
-            Some(Ok(names)) => Ok(names),
+            Some(Ok((build_id, frames, without_debug))) => {
+                if let Some((given, why)) = self.files.get_mut(&file).zip(without_debug) {
+                    given.without_debug.get_or_insert(shortened(&why));
+                }
+                Ok((build_id, frames))
+            }
             Some(Err(why)) => {
                 if let Some(given) = self.files.get_mut(&file) {
                     given.unusable.get_or_insert(why.clone());

@@ -156,6 +156,8 @@ pub enum Answer {
         build_id: String,
         /// By place; of each frame the module is empty.
         frames: Vec<Vec<FrameRow>>,
+        /// Why its debug information is not used.
+        without_debug: Option<String>,
     },
     /// The functions that can be traced.
     Functions(Located),

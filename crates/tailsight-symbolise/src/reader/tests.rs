@@ -52,6 +52,50 @@ fn places_have_names_and_what_is_no_program_says_why() {
     assert_eq!(reader.replaced, 0);
 }
 
+/// Its lines are told where its debug information is compressed; where that says more than it has, its functions are, and why not their lines.
+#[test]
+fn compressed_debug_information_is_used_as_far_as_it_is_what_it_says() {
+    for program in ["cc", "objcopy", "nm"] {
+        if let Some(why) = tailsight_testing::lacks_program(program) {
+            return tailsight_testing::skip(why);
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        let output = std::process::Command::new(program).args(arguments).current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    std::fs::write(
+        dir.path().join("server.c"),
+        "int rebuild(int n) { return n; } int main(int n) { return rebuild(n); }\n",
+    )
+    .unwrap();
+    run("cc", &["-g", "-O0", "-o", "server", "server.c"]);
+    run("objcopy", &["--compress-debug-sections=zlib", "server"]);
+    let listed = run("nm", &["server"]);
+    let line = listed.lines().find(|line| line.ends_with(" rebuild")).unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+    let bytes = std::fs::read(dir.path().join("server")).unwrap();
+    let told = |bytes: &[u8]| {
+        let mut reader = Reader::in_this_process();
+        reader.give(0, file(dir.path(), bytes), None, About::default());
+        let (_, frames) = reader.names(0, Places::Addresses(vec![address])).unwrap();
+        let frame = frames[0].last().unwrap().clone();
+        (frame.function, frame.source, reader.notes(|_| Some("server".into())))
+    };
+    assert_eq!(told(&bytes), ("rebuild".into(), "server.c:1".into(), vec![]));
+    let mut lying = bytes.clone();
+    let at = {
+        use object::{Object, ObjectSection};
+        let parsed = object::File::parse(&*bytes).unwrap();
+        parsed.section_by_name(".debug_info").unwrap().file_range().unwrap().0 as usize
+    };
+    lying[at + 8..at + 16].copy_from_slice(&(1u64 << 46).to_le_bytes());
+    let note = "the debug information of server is not used: its compressed sections are too large";
+    assert_eq!(told(&lying), ("rebuild".into(), String::new(), vec![note.into()]));
+}
+
 #[test]
 fn compiled_code_is_named_by_its_map() {
     let dir = tempfile::tempdir().unwrap();
@@ -89,7 +133,7 @@ fn a_file_that_a_reader_fails_at_is_read_without_its_debug_information() {
     };
     let lies = |stream: &UnixStream, question| {
         if let Question::Names { .. } = question {
-            let answer = Answer::Names { build_id: "0".into(), frames: vec![] };
+            let answer = Answer::Names { build_id: "0".into(), frames: vec![], without_debug: None };
             let _ = send(stream, &answer, &[]);
         }
     };

@@ -20,6 +20,7 @@ use object::{Object, ReadCache};
 use tailsight_trace::samples::FrameRow;
 
 use super::MOST_FILE_BYTES;
+use super::inflate::{Inflated, inflated};
 use super::protocol::{About, Answer, FileId, MOST_QUESTION, Mapped, Places, Question, Sample, receive, send};
 use crate::functions::{self, Wanted, go};
 use crate::maps::elf::{Elf, exported, exported_begins};
@@ -31,6 +32,8 @@ use crate::unwind::Unwind;
 
 /// Bytes of all copies at most. What comes then is not read.
 const MOST_COPIED_BYTES: u64 = 3 << 29;
+/// Bytes of a file's compressed sections when they are plain.
+const MOST_INFLATED_BYTES: u64 = 512 << 20;
 
 /// Answers until the stream ends.
 pub fn serve(stream: &UnixStream) {
@@ -74,6 +77,7 @@ struct Offered {
 }
 
 /// A program or library.
+#[derive(Default)]
 struct Module {
     elf: Arc<Elf>,
     /// The file; none of the kernel's page.
@@ -86,6 +90,8 @@ struct Module {
     go_module: Option<String>,
     /// Whether debug information may be looked for by what the file says of it.
     follows_links: bool,
+    /// Why its debug information is not used.
+    without_debug: Option<String>,
 }
 
 /// A file by a name that libraries can open as long as it is open here.
@@ -116,6 +122,20 @@ impl Readable {
             return Err("there is no memory left for it".into());
         }
         Ok(Readable { path: path_of(&copy), file: copy, is_copy: true })
+    }
+
+    /// The same without compressed sections, and why some of them are left out. `most`: of a copy. Their debug information is not asked
+    /// for if it `is_unwanted`.
+    fn plain(self, most: u64, is_unwanted: bool) -> Result<(Readable, Option<String>), String> {
+        let most_inflated = if is_unwanted { 0 } else { MOST_INFLATED_BYTES.min(most) };
+        let copy = || Ok(Readable::copied(&self.reopened()?, most)?.file);
+        let plain = inflated(self.reopened()?, most_inflated, copy)?;
+        Ok(match plain {
+            Some(Inflated { file, refused }) => {
+                (Readable { path: path_of(&file), file, is_copy: true }, refused.filter(|_| !is_unwanted))
+            }
+            None => (self, None),
+        })
     }
 
     /// What it takes of this process's memory.
@@ -248,7 +268,10 @@ impl Files {
         let Some(module) = module else { return Answer::Unusable("it was not read".into()) };
         let frames = catch_unwind(AssertUnwindSafe(|| module.frames(&self.resolve, places, is_program)));
         match frames {
-            Ok(frames) => Answer::Names { build_id: module.elf.build_id.clone(), frames },
+            Ok(frames) => {
+                let (build_id, without_debug) = (module.elf.build_id.clone(), module.without_debug.clone());
+                Answer::Names { build_id, frames, without_debug }
+            }
             Err(_) => Answer::Unusable("its symbols cannot be decoded".into()),
         }
     }
@@ -271,7 +294,8 @@ impl Files {
             let own = own::is_of_program_file(&function);
             vec![FrameRow { function, offset, own, ..FrameRow::default() }]
         };
-        Answer::Names { build_id: String::new(), frames: addresses.iter().map(frame).collect() }
+        let frames = addresses.iter().map(frame).collect();
+        Answer::Names { build_id: String::new(), frames, without_debug: None }
     }
 }
 
@@ -283,31 +307,32 @@ fn module(offered: &mut Offered, most_bytes: u64) -> Result<Module, String> {
         let mut page = Vec::new();
         itself.reopened()?.take(1 << 20).read_to_end(&mut page).map_err(|e| e.to_string())?;
         let elf = Arc::new(Elf::parse(&page).map_err(chain)?);
-        let (go_module, follows_links) = (None, false);
-        return Ok(Module { elf, file: None, debug: None, listed: exported(&page), go_module, follows_links });
+        let listed = exported(&page);
+        return Ok(Module { elf, listed, ..Module::default() });
     }
     let elf = Arc::new(Elf::read(itself.reopened()?).map_err(chain)?);
     // A Go program without symbols has the table by which Go itself walks stacks.
     let listed = go::functions_of(itself.reopened()?).into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
     let go_module = own::go_module_of(itself.reopened()?);
     let links = Links::of(itself.reopened()?);
+    let is_unwanted = offered.about.without_debug;
     // The library looks for what a file names in the folder of the file itself, where a pipe may wait. A copy has no folder.
     let file = if links.are_none || itself.is_copy { itself } else { Readable::copied(file, most_bytes)? };
+    let (file, mut without_debug) = file.plain(most_bytes, is_unwanted)?;
     let left = most_bytes.saturating_sub(file.copied_bytes());
-    let beside = links.beside.as_deref().filter(|_| !offered.about.without_debug);
-    let debug =
-        beside.and_then(|name| debug_file(offered.folder.as_ref()?, name, &elf.build_id, left)).and_then(|debug| {
+    let beside = links.beside.as_deref().filter(|_| !is_unwanted);
+    let debug = beside
+        .and_then(|name| debug_file(offered.folder.as_ref()?, name, &elf.build_id, left))
+        .and_then(|debug| {
             let follows = Links::of(debug.reopened().ok()?).are_names;
+            let left = left.saturating_sub(debug.copied_bytes());
+            let (debug, refused) = debug.plain(left, false).ok()?;
+            without_debug = without_debug.take().or(refused);
             Some((debug, follows))
-        });
-    Ok(Module {
-        elf,
-        file: Some(file),
-        debug,
-        listed,
-        go_module,
-        follows_links: links.are_names && !offered.about.without_debug,
-    })
+        })
+        .filter(|_| without_debug.is_none());
+    let follows_links = links.are_names && !is_unwanted && without_debug.is_none();
+    Ok(Module { elf, file: Some(file), debug, listed, go_module, follows_links, without_debug })
 }
 
 /// What a file says of where its debug information is.
