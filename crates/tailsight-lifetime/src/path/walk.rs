@@ -222,7 +222,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     self.core(cpu, (at, end), role, Some((&Focus { held, ..focus }, true)), focus.rule);
                 }
                 State::Sleeping { how } => {
-                    let next = intervals.get(i + 1).filter(|s| s.from <= to.max(focus.until));
+                    let next = intervals.get(i + 1);
                     let ended = next.map_or(end, |s| s.from.max(end));
                     let waker = next.and_then(|s| s.waker);
                     let tries = waker.is_some_and(|w| w.timer) && holder::is_lock(how);
