@@ -123,6 +123,11 @@ pub fn named_waits_for_work(name: &str) -> bool {
     WAITS.contains(&(name, Wait::Work))
 }
 
+/// As [`waits_for_data`], by the call's name.
+pub fn named_waits_for_data(name: &str) -> bool {
+    WAITS.iter().any(|&(call, wait)| call == name && matches!(wait, Wait::Data | Wait::Descriptor))
+}
+
 /// Whether a sleep in this call waits for whatever comes next: nobody holds a lock in it.
 pub fn polls(nr: u32) -> bool {
     matches!(wait(nr), Some(Wait::Work | Wait::Data))

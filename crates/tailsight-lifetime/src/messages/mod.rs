@@ -27,6 +27,8 @@ pub mod udp_replies;
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use crate::messages::requests::Framing;
 use crate::messages::requests::classes::Classes;
 use crate::model::{Incomplete, Message, SentKind};
@@ -123,6 +125,8 @@ pub struct Found {
     pub framing: Framing,
     /// What the application sent unasked, or asked of others, each as a message that has a transmit leg only.
     pub sent: Vec<(SentKind, Message, Extra)>,
+    /// By thread, in order: the times between two send calls of one reply in which the thread went on with that reply.
+    pub between_sends: FxHashMap<u32, Vec<(u64, u64)>>,
 }
 
 /// Set in indices of [`Found::sent`], to tell them from those of messages.

@@ -10,6 +10,9 @@ use crate::model::flags;
 /// Replies behind which the flow has gone on, and whose last packet may still come.
 const MOST_UNSEEN: usize = 64;
 
+/// Work between two send calls of a reply that is told apart from sending, ns.
+const LEAST_WORK_NS: u64 = 20_000;
+
 /// A send call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendCall {
@@ -131,6 +134,11 @@ impl Replies {
             extra.reply_end = call.end;
             if !self.full {
                 extra.sent_ns = call.ts;
+                let before =
+                    self.last.filter(|before| before.tid == call.tid && before.ts + LEAST_WORK_NS <= call.entered);
+                if let Some(before) = before {
+                    found.between_sends.entry(call.tid).or_default().push((before.ts, call.entered));
+                }
             }
             self.in_flight.iter_mut().for_each(|(_, _, messages)| messages.retain(|m| *m != last));
             self.expect_xmit(call, last, found);

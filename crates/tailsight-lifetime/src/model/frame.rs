@@ -85,6 +85,8 @@ pub enum Frame {
     Timer,
     /// Another thread of the application was serving other messages.
     Serving,
+    /// The thread was at its work between two send calls of its reply.
+    BetweenSends,
     /// The thread had used the CPU quota of its cgroup up.
     Throttled,
     /// The hypervisor ran somebody else on the core. The amount is exact; the place is the end of the interval without
@@ -184,6 +186,7 @@ pub enum FrameKind {
     Peer,
     Timer,
     Serving,
+    BetweenSends,
     Throttled,
     Stolen,
     Reclaim,
@@ -229,6 +232,7 @@ impl FrameKind {
             FrameKind::Peer => ("peer", "?"),
             FrameKind::Timer => ("timer", ""),
             FrameKind::Serving => ("serving", ""),
+            FrameKind::BetweenSends => ("between-sends", ""),
             FrameKind::Throttled => ("throttled", ""),
             FrameKind::Stolen => ("stolen", ""),
             FrameKind::Reclaim => ("reclaim", "?"),
@@ -316,6 +320,7 @@ impl Frame {
             Frame::Peer { symbol: s } => (FrameKind::Peer, symbol(s)),
             Frame::Timer => (FrameKind::Timer, None),
             Frame::Serving => (FrameKind::Serving, None),
+            Frame::BetweenSends => (FrameKind::BetweenSends, None),
             Frame::Throttled => (FrameKind::Throttled, None),
             Frame::Stolen => (FrameKind::Stolen, None),
             Frame::Reclaim { which } => (FrameKind::Reclaim, known(&RECLAIM_KINDS, usize::from(which))),

@@ -52,7 +52,7 @@ rules! {
         "the thread waited for a server, or a time, for an earlier message";
     /// `path/rules/given_back.rs`
     GivenBack = "given-back",
-        "the lock is one that is tried for again and again, and its holder waits for its client: it has given the lock back before";
+        "who ended the wait for the lock had waited for its client meanwhile, and had given the lock back before that: who had it is not known";
     /// `path/rules/file_lock_line.rs`
     FileLockLine = "file-lock-line",
         "who is waited for waits for the same file lock: the wait is the lock's";

@@ -17,7 +17,7 @@ pub struct Owners {
     who: Vec<Who>,
     ids: FxHashMap<(Owner, Who), OwnerId>,
     /// By node and [`Seen`]; `NO_OWNER` where there is none yet.
-    by_node: Vec<[OwnerId; 5]>,
+    by_node: Vec<[OwnerId; 6]>,
     /// By sleep and who ended it.
     blocked: FxHashMap<(Sleep, Option<Frame>), OwnerId>,
     /// By node of another thread, the reason for waiting for it, and whether it served other messages.
@@ -37,6 +37,8 @@ const NO_OWNER: OwnerId = OwnerId::MAX;
 pub(super) enum Seen {
     /// The message's thread, working for it.
     Own,
+    /// The same, between two send calls of its reply.
+    BetweenSends,
     /// The message's thread, working for others.
     Ahead,
     /// Another task on the core for which the message's thread waits.
@@ -69,7 +71,7 @@ impl Owners {
         match self.by_node.get(node as usize) {
             Some(ids) if ids[seen as usize] != NO_OWNER => return ids[seen as usize],
             Some(_) => {}
-            None => self.by_node.resize(scan.tree.len(), [NO_OWNER; 5]),
+            None => self.by_node.resize(scan.tree.len(), [NO_OWNER; 6]),
         }
         let names: &Names = scan.threads.names();
         let tid = scan.tree.task_of(node);
@@ -81,12 +83,15 @@ impl Owners {
         }
         let context = match seen {
             _ if frames.contains(&Frame::Unseen) => Context::Unknown,
-            Seen::Own => Context::Own,
+            Seen::Own | Seen::BetweenSends => Context::Own,
             Seen::Ahead => Context::Ahead,
             _ if tid == 0 => Context::Idle,
             _ if names.is_target(tid) => Context::Sibling { comm: names.comm(tid) },
             _ => Context::Foreign { comm: names.comm(tid), kernel: names.is_kernel(tid) },
         };
+        if seen == Seen::BetweenSends {
+            frames.insert(0, Frame::BetweenSends);
+        }
         if seen == Seen::Serving && matches!(context, Context::Sibling { .. }) {
             frames.insert(0, Frame::Serving);
         }

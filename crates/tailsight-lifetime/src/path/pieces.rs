@@ -111,6 +111,8 @@ pub struct Focus {
     pub(super) because: Option<Frame>,
     /// Where in the program that sleep was, if it was in a call in which servers wait for work; 0: not known.
     pub(super) place: u32,
+    /// When that sleep began, ns.
+    pub(super) asked: u64,
     /// That sleep was a wait for a lock that is tried for again when a time limit is over: CPython's, or a monitor of a JVM. Whoever has one
     /// of those gives it back before it waits for its client; a monitor may be held in a sleep, or while another server is asked.
     pub(super) tried_again: bool,
@@ -137,6 +139,8 @@ pub struct Focus {
     pub(super) arrives_until: u64,
     /// The thread that hands the answer back to this one, an event loop: what else wakes the loop does not end the wait.
     pub(super) answerer: Option<u32>,
+    /// The thread is between two send calls of its reply.
+    pub(super) between_sends: bool,
     /// The rule by which another thread is followed.
     pub(super) rule: Option<Rule>,
 }
@@ -150,6 +154,7 @@ impl Focus {
             setup: false,
             because: None,
             place: 0,
+            asked: 0,
             tried_again: false,
             mine: [(0, 0); 2],
             since: 0,
@@ -162,6 +167,7 @@ impl Focus {
             held: None,
             arrives_until: 0,
             answerer: None,
+            between_sends: false,
             rule: None,
         }
     }
@@ -247,7 +253,17 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let to = m.xmit_ns.clamp(from, to);
             let called = extra.sent_ns.clamp(from, to);
             let focus = Focus::new(extra.send_tid, from);
-            thread_pieces(scan, from, called, focus, out);
+            let gaps = scan.between_sends.get(&extra.send_tid).map_or(&[][..], Vec::as_slice);
+            let mut at = from;
+            for &(ended, entered) in &gaps[gaps.partition_point(|gap| gap.0 < from)..] {
+                if entered > called {
+                    break;
+                }
+                thread_pieces(scan, at, ended, focus, out);
+                out.push(Piece::Thread { from: ended, to: entered, focus: Focus { between_sends: true, ..focus } });
+                at = entered;
+            }
+            thread_pieces(scan, at, called, focus, out);
             waits((extra, uncommon), scan.drop_reason(uncommon.drop_reason), (called, to), out);
             if to < nic {
                 out.push(Piece::Waits { frame: Frame::DriverToNic, role: Role::A, from: to, to: nic });

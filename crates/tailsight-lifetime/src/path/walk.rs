@@ -134,7 +134,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                             (self.each)(Step { span, hooks_ns: std::mem::take(&mut hooks_ns) });
                             at = border;
                         }
-                        if ahead && (others || at < border) { Seen::Ahead } else { Seen::Own }
+                        match ahead && (others || at < border) {
+                            true => Seen::Ahead,
+                            false if f.between_sends => Seen::BetweenSends,
+                            false => Seen::Own,
+                        }
                     } else if segment.serving {
                         let tid = scan.tree.task_of(segment.node);
                         if serves(scan, f, tid, at) { Seen::Serving } else { Seen::Own }

@@ -1,6 +1,7 @@
 //! The end of the pass: closes what is open, sorts messages by arrival, and fills in what follows from complete timelines.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 use tailsight_kernel::syscalls::waits_for_work;
@@ -36,7 +37,7 @@ impl Scanner<'_> {
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
 
-        let Found { messages, extras, uncommon, mut incomplete, classes, framing, sent } = self.found;
+        let Found { messages, extras, uncommon, mut incomplete, classes, framing, sent, between_sends } = self.found;
         let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
@@ -77,6 +78,8 @@ impl Scanner<'_> {
             classes: classes.into_list(),
             framing,
             nic: self.nic,
+            between_sends,
+            receive_times_ns: OnceLock::new(),
             without_rules: Without::default(),
             start_ns,
             end_ns,

@@ -7,6 +7,8 @@ mod receive;
 mod send;
 mod tcp_flow;
 
+use std::sync::OnceLock;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::event::{Kind, flow_flags};
@@ -93,6 +95,10 @@ pub struct Scan {
     pub framing: Option<Framing>,
     /// How many of the NICs' time stamps could be used.
     pub nic: NicUse,
+    /// By thread, in order: the times between two send calls of one reply in which the thread went on with that reply.
+    pub between_sends: FxHashMap<u32, Vec<(u64, u64)>>,
+    /// By thread, when it received messages, ns; made when it is asked for.
+    receive_times_ns: OnceLock<FxHashMap<u32, Vec<u64>>>,
     /// Rules that walks do not ask.
     pub without_rules: Without,
     /// Time of the first event.
@@ -102,6 +108,20 @@ pub struct Scan {
 }
 
 impl Scan {
+    /// How many messages a thread received between two times, ns.
+    pub fn received_between(&self, tid: u32, (from, to): (u64, u64)) -> usize {
+        let times_ns = self.receive_times_ns.get_or_init(|| {
+            let mut times_ns: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
+            for message in &self.messages {
+                times_ns.entry(message.tid).or_default().push(message.recv_ns);
+            }
+            times_ns.values_mut().for_each(|times| times.sort_unstable());
+            times_ns
+        });
+        let before = |ts| times_ns.get(&tid).map_or(0, |times| times.partition_point(|&at| at < ts));
+        before(to).saturating_sub(before(from))
+    }
+
     /// The symbol of a drop reason, 0 when its name is not known.
     pub fn drop_reason(&self, reason: u32) -> u32 {
         let (from, names) = self.drop_reasons;

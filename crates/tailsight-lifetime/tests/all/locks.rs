@@ -163,6 +163,34 @@ fn a_connection_that_waits_for_its_client_may_hold_a_lock() {
     assert!(passed_on.iter().any(|s| s.2.starts_with("blocked/sleep:poll")), "{passed_on:?}");
 }
 
+/// Java: a thread forced its log to the disk with a monitor held, others took the monitor and gave it back for one request after the other
+/// meanwhile, and one of these ended the wait: the lock was "held by http-conn, which slept in read".
+#[test]
+fn who_served_several_clients_meanwhile_is_not_said_to_have_held_the_lock() {
+    const RECVFROM: u64 = 45;
+    const READV: u64 = 19;
+    let wait = |turns: u64, call: u64| {
+        let mut core =
+            vec![switch(2, 0, TWO, 0), switch(10, TWO, ONE, call), recv(20, A, ONE), switch(30, ONE, 0, FUTEX)];
+        let mut network = request(15, A);
+        for turn in 1..=turns {
+            let at = turn * 1_000_000;
+            let ports = B + turn;
+            network.extend([request(at, ports), vec![waking(at + 2, 0, TWO)]].concat());
+            core.extend([switch(at + 10, 0, TWO, 0), recv(at + 20, ports, TWO), send(at + 100_000, ports, TWO)]);
+            // With the last one it gives the lock away.
+            core.extend((turn == turns).then(|| waking(at + 100_010, TWO, ONE)));
+            core.push(switch(at + 100_020, TWO, if turn == turns { ONE } else { 0 }, call));
+        }
+        core.push(send(turns * 1_000_000 + 100_050, A, ONE));
+        let path = path(&analyse(vec![core, network]), 20, Leg::Service);
+        path.into_iter().filter(|(from, to, _)| to - from > 500_000).map(|(.., owner)| owner).collect::<Vec<_>>()
+    };
+    assert_eq!(wait(1, RECVFROM), ["sibling:two/sleep:futex/sleep:recvfrom"], "it may have kept it for its client");
+    assert_eq!(wait(3, RECVFROM), ["blocked/sleep:futex"; 3]);
+    assert_eq!(wait(3, READV), ["blocked/sleep:futex"; 3]);
+}
+
 /// Jetty: a thread held a monitor while it slept, and threads that had waited for work in epoll stood in line for it, one after the other. Of
 /// the wait of the first in line 35 % were `waits in epoll_wait`, for that was what the one before it had done before it stood in line.
 /// The first try ends with a time limit, as the JVM has it. `idle`: what TWO waits for work in; `works`: how long it then works before it

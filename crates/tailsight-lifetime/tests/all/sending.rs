@@ -385,3 +385,19 @@ proptest! {
         }
     }
 }
+
+/// nginx compresses a page and sends it in parts: the compression was "sending".
+#[test]
+fn work_between_two_sends_of_a_reply_is_no_sending() {
+    let sent = |work_ns: u64| {
+        let again = 340 + work_ns;
+        let mut events = request(PORTS, 100, 1000);
+        events.extend(sends(PORTS, 0, 300, 340, 5100));
+        events.extend(sends(PORTS, 0, again, again + 40, 5200));
+        events.push(packet(again + 30, Kind::TxDriver, 0, SERVER, PORTS, 5000, 200));
+        parts(&analyse(&facts(), events), 0, Leg::Transmit)
+    };
+    assert_eq!(sent(1_000_000), named(&[("own", 40 + 30), ("own/between-sends", 1_000_000)]));
+    // As much as a few system calls take is not told apart.
+    assert_eq!(sent(5_000), named(&[("own", 40 + 5_000 + 30)]));
+}

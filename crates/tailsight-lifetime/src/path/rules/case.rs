@@ -110,6 +110,7 @@ impl<'a> Case<'a> {
         Focus {
             because: focus.because.or(reason),
             place: if first && self.needs_what_another_has() { self.place_of_work() } else { focus.place },
+            asked: if first { self.part.since } else { focus.asked },
             tried_again: if first { self.part.tried_again } else { focus.tried_again },
             followed: true,
             until: self.part.ended,

@@ -1,8 +1,9 @@
-//! The lock is one that is waited for with a time limit, again and again (CPython's, a JVM's monitor), and the thread that ended the wait
-//! had waited for its client before.
+//! The thread that ended the wait for a lock had waited for its client before, and had given the lock back by then, if it had it at all.
 //!
-//! Who has such a lock gives it back before it waits for a client: it had the lock only after that. Who had it meanwhile is not known. A
-//! monitor may be held in a sleep, or while another server is asked: those are no waits for a client.
+//! That is so of a lock that is waited for with a time limit, again and again (CPython's, a JVM's monitor): who has one gives it back before
+//! it waits for a client. And of any lock when the thread turned to several messages since it was asked for: each of them may have taken
+//! it. One that turned to a single message, the one with which it gave the lock away, may have kept it open for its client (a transaction).
+//! Who had the lock meanwhile is not known. It may be held in a sleep, or while another server is asked: those are no waits for a client.
 //!
 //! Example: `nobody_waits_for_a_client_with_an_interpreter_s_lock` in `tests/all/waits.rs`.
 
@@ -10,8 +11,32 @@ use tailsight_kernel::syscalls;
 
 use super::{Case, Verdict};
 use crate::model::Frame;
+use crate::timelines::threads::State;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let because = case.focus.because.filter(|_| case.focus.tried_again && syscalls::polls(case.part.how.nr))?;
-    (!matches!(case.ended_by(), Some(Frame::Peer { .. }))).then_some(Verdict::Wait(because))
+    let because = case.focus.because?;
+    let gave_back = waits_for_its_client(case) && (case.focus.tried_again || served_several(case));
+    (gave_back && !matches!(case.ended_by(), Some(Frame::Peer { .. }))).then_some(Verdict::Wait(because))
+}
+
+/// A read may be one of a file or a pipe: of a client it is if a message was received when it was over.
+fn waits_for_its_client(case: &Case<'_>) -> bool {
+    let nr = case.part.how.nr;
+    syscalls::polls(nr) || syscalls::waits_for_data(nr) && was_for_a_message(case)
+}
+
+/// Whether the thread, which is no event loop, turned to several messages while the lock was waited for.
+fn served_several(case: &Case<'_>) -> bool {
+    let (scan, focus) = (case.scan, &case.focus);
+    let is_loop = syscalls::waits_for_work(case.part.how.nr) || scan.loops.contains(&focus.tid);
+    !is_loop && scan.received_between(focus.tid, (focus.asked, focus.until)) > 1
+}
+
+/// Whether the thread received a message when it had slept, before it slept again.
+fn was_for_a_message(case: &Case<'_>) -> bool {
+    let (tid, ended) = (case.focus.tid, case.part.ended);
+    let intervals = case.scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+    let later = &intervals[intervals.partition_point(|interval| interval.from < ended)..];
+    let sleeps = later.iter().find(|interval| matches!(interval.state, State::Sleeping { .. }));
+    case.scan.received_between(tid, (ended, sleeps.map_or(u64::MAX, |sleep| sleep.from))) > 0
 }
