@@ -66,7 +66,7 @@ documents() {
     install -m 644 packaging/tailsight-record.service "$1/examples/"
     # Where docs/privileges.md has it.
     ln -s examples "$1/packaging"
-    { find docs -name '*.md' && grep -o 'docs/images/[^)]*' README.md; } | while read -r page; do
+    { find docs evidence -name '*.md' && grep -o 'docs/images/[^)]*' README.md; } | while read -r page; do
         install -D -m 644 "$page" "$1/$page"
     done
 }
