@@ -207,6 +207,45 @@ fn each_figure_of_the_page_of_evidence_is_in_the_dated_page_and_the_sums_are_of_
     assert_eq!(sum(&trials, "*without the sixth", 2), Some(sum_of(&trials, 2, counted)));
 }
 
+/// The functions of a crate that are tests or may be: every `fn` in its files, and that of the crate of tests.
+fn functions_of(folder: &Path, functions: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            functions_of(&path, functions);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = std::fs::read_to_string(&path).unwrap();
+            let names = source.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            functions.extend(names.map(str::to_owned));
+        }
+    }
+}
+
+/// An invariant of a crate is worth what holds it: the test that ARCHITECTURE.md names is there.
+#[test]
+fn each_crate_has_an_invariant_and_the_tests_that_hold_it_are_there() {
+    let top = repository();
+    let page = std::fs::read_to_string(top.join("ARCHITECTURE.md")).unwrap();
+    let part = page.split("\n## ").find(|part| part.starts_with("Invariants")).expect("the part on invariants");
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(top.join("crates")).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        let Some(said) = part.split("\n\n").find(|said| said.starts_with(&format!("**`{name}`**"))) else {
+            wrong.push(format!("{name}: no paragraph"));
+            continue;
+        };
+        if !said.contains("*Invariant:*") || !said.contains("*API:*") {
+            wrong.push(format!("{name}: no invariant, or no API"));
+        }
+        let mut functions = BTreeSet::new();
+        functions_of(&entry.path(), &mut functions);
+        functions_of(&top.join("crates/tailsight-testing/tests"), &mut functions);
+        let tests = said.split('`').skip(1).step_by(2).filter(|code| code.matches('_').count() >= 2);
+        wrong.extend(tests.filter(|test| !functions.contains(*test)).map(|test| format!("{name}: no test {test}")));
+    }
+    assert!(wrong.is_empty(), "ARCHITECTURE.md: {wrong:#?}");
+}
+
 #[test]
 fn the_glossary_has_at_most_forty_words() {
     let page = std::fs::read_to_string(repository().join("docs/glossary.md")).unwrap();
