@@ -278,7 +278,7 @@ fn a_protocol_that_a_recording_keeps_is_at_all_of_its_places() {
     let flow = text("crates/tailsight-protocol/src/frame/flow.rs", ".rs");
     let (tests, fuzz) = (text("crates/tailsight-protocol/tests", ".rs"), text("fuzz/fuzz_targets", ".rs"));
     let live = text("crates/tailsight/tests/all", ".rs");
-    let (options, page) = (values("record", "--protocol"), text("docs/lifetimes.md", ".md"));
+    let (options, page) = (values("record", "--protocol"), text("docs/internals-messages.md", ".md"));
     let missing = lacking(
         &names,
         &[
@@ -288,7 +288,7 @@ fn a_protocol_that_a_recording_keeps_is_at_all_of_its_places() {
             place("a test in crates/tailsight-protocol", |name| has(&tests, &format!("Protocol::{name}"))),
             place("fuzz/fuzz_targets", |name| has(&fuzz, &format!("Protocol::{name}"))),
             place("`record --protocol` in docs/commands.md", |name| options.contains(&name.to_lowercase())),
-            place("docs/lifetimes.md", |name| has(&page, &name.to_lowercase())),
+            place("docs/internals-messages.md", |name| has(&page, &name.to_lowercase())),
             place("a live test in crates/tailsight/tests", |name| {
                 live.contains(&format!("\"{}\"", name.to_lowercase()))
             }),
