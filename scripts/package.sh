@@ -56,7 +56,8 @@ for path in "$REPO/" "${CARGO_HOME:-$BUILDER_HOME/.cargo}/"; do
 done
 
 # documents DIR: licences, the changelog, what others' code is in the program, and the documentation that help, errors and
-# README.md name. Of its pictures only README.md's own: those of docs/report.md would make the package a fifth larger.
+# README.md name. Of its pictures only those of README.md and
+# docs/how-it-works.md: those of docs/report.md would make the package a fifth larger.
 documents() {
     install -m 644 LICENSE-APACHE LICENSE-MIT LICENSE-GPL-2.0 LICENSE-BSD-2-Clause README.md ARCHITECTURE.md CONTRIBUTING.md \
         CHANGELOG.md "$1/"
@@ -66,7 +67,8 @@ documents() {
     install -m 644 packaging/tailsight-record.service "$1/examples/"
     # Where docs/privileges.md has it.
     ln -s examples "$1/packaging"
-    { find docs -name '*.md' && grep -o 'docs/images/[^)]*' README.md; } | while read -r page; do
+    { find docs evidence -name '*.md' && grep -o 'docs/images/[^)]*' README.md &&
+        find docs/images -name 'how-it-works-*.svg'; } | while read -r page; do
         install -D -m 644 "$page" "$1/$page"
     done
 }

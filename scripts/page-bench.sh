@@ -4,7 +4,7 @@
 #   scripts/page-bench.sh [DIR [RUN]]   the page goes to DIR (default: bench-out in the current folder); RUN is what `tailsight
 #                                       view` serves (default: a golden run of 240 requests)
 #
-# Out: how long the page took to make, the lines of web/bench.mjs (docs/results/2026-11-23-report-page.md says what they are), and how
+# Out: how long the page took to make, the lines of web/bench.mjs (evidence/2026-11-23-report-page.md says what they are), and how
 # fast `view` answers. Needs node, chromium and `npm ci` in web/; without these it says so and is done. MESSAGES=N makes a smaller page,
 # to try the script.
 set -eu

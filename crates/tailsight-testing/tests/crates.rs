@@ -91,3 +91,47 @@ fn a_circle_is_found_with_its_way() {
     assert_eq!(way(&graph, "a", "a").unwrap(), ["a", "b", "d", "a"]);
     assert_eq!(way(&graph, "c", "a"), None);
 }
+
+/// `doctor` and every error message of `record` have to work where BPF does not.
+#[test]
+fn only_the_recorder_links_libbpf() {
+    let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let manifests = std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path().join("Cargo.toml"));
+    let link = manifests.filter(|manifest| {
+        let text = std::fs::read_to_string(manifest).unwrap_or_default();
+        text.lines().any(|line| line.starts_with("libbpf-"))
+    });
+    let names: Vec<String> =
+        link.map(|m| m.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned()).collect();
+    assert_eq!(names, ["tailsight-record"]);
+}
+
+/// What computes can be tested without a machine, and cannot surprise one: it gets what it needs and returns what it found. Runs are
+/// opened and tables written by tailsight-trace.
+#[test]
+fn what_computes_reads_and_writes_nothing() {
+    fn look(folder: &std::path::Path, offences: &mut Vec<String>) {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                look(&path, offences);
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).unwrap_or_default();
+            let code = source.split("#[cfg(test)]\nmod tests").next().unwrap();
+            for line in code.lines().map(|line| line.split("//").next().unwrap()) {
+                let used = ["std::fs", "fs::", "File::", "std::net", "std::process", "std::env", "println!"];
+                let begins = |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+                if used.iter().any(|name| line.match_indices(name).any(|(at, _)| begins(at))) {
+                    offences.push(format!("{}: {}", path.display(), line.trim()));
+                }
+            }
+        }
+    }
+    let mut offences = Vec::new();
+    for name in ["kernel", "lifetime", "diagnose", "report", "queue", "stats", "protocol", "units"] {
+        let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tailsight-{name}/src"));
+        assert!(sources.is_dir(), "{}", sources.display());
+        look(&sources, &mut offences);
+    }
+    assert!(offences.is_empty(), "{offences:#?}");
+}

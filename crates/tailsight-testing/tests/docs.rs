@@ -66,6 +66,7 @@ fn what_a_page_links_to_is_there() {
     let mut all: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].iter().map(|name| top.join(name)).collect();
     pages(&top.join("docs"), &mut all);
+    pages(&top.join("evidence"), &mut all);
     let mut broken = Vec::new();
     for page in &all {
         let text = std::fs::read_to_string(page).unwrap();
@@ -115,6 +116,8 @@ fn the_book_links_every_page_and_every_folder_its_own() {
             check(&docs.join("README.md"), vec![contents]);
         }
     }
+    let evidence = repository().join("evidence");
+    check(&evidence.join("README.md"), here(&evidence));
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
@@ -157,6 +160,90 @@ fn the_figures_of_the_readme_are_those_of_the_page_about_accuracy() {
     let (said, known) = (parts_of_wholes(status), parts_of_wholes(&read("docs/results/accuracy.md")));
     assert!(said.len() >= 7, "{said:?}");
     assert_eq!(said.difference(&known).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
+/// The cells of the table rows between two headings of a page.
+fn rows<'a>(page: &'a str, heading: &str) -> Vec<Vec<&'a str>> {
+    let part = page.split("\n## ").find(|part| part.starts_with(heading)).expect("the page has this heading");
+    let lines = part.lines().filter(|line| line.starts_with("| "));
+    // The first row has the names of the columns.
+    lines.skip(1).map(|line| line.split('|').skip(1).map(str::trim).collect()).collect()
+}
+
+/// The two numbers of the first `N of M` in a cell.
+fn part_of_whole(cell: &str) -> Option<(u32, u32)> {
+    let figure = parts_of_wholes(cell).into_iter().next()?;
+    let (part, whole) = figure.split_once(" of ")?;
+    Some((part.parse().ok()?, whole.parse().ok()?))
+}
+
+fn sum_of(rows: &[Vec<&str>], column: usize, wanted: impl Fn(&str) -> bool) -> (u32, u32) {
+    let figures = rows.iter().filter(|row| wanted(row[0])).filter_map(|row| part_of_whole(row[column]));
+    figures.fold((0, 0), |sum, figure| (sum.0 + figure.0, sum.1 + figure.1))
+}
+
+#[test]
+fn each_figure_of_the_page_of_evidence_is_in_the_dated_page_and_the_sums_are_of_the_rows() {
+    let results = repository().join("docs/results");
+    let page = std::fs::read_to_string(results.join("evidence.md")).unwrap();
+    let (sets, trials) = (rows(&page, "Held-out sets"), rows(&page, "Trials by strangers"));
+    assert!(sets.len() >= 12 && trials.len() >= 7, "{} sets, {} trials", sets.len(), trials.len());
+    for row in sets.iter().filter(|row| !row[0].starts_with('*')) {
+        let link = links(row[6]).pop().expect("a set has a page");
+        let dated = std::fs::read_to_string(results.join(link.split('#').next().unwrap())).unwrap();
+        let (said, there) = (parts_of_wholes(&format!("{} {}", row[2], row[3])), parts_of_wholes(&dated));
+        let missing: Vec<&String> = said.difference(&there).collect();
+        assert!(!said.is_empty() && missing.is_empty(), "{}: {said:?}, of which {missing:?} are not in {link}", row[0]);
+    }
+    let early = |set: &str| ["first", "second", "third", "fourth", "fifth"].iter().any(|name| set.starts_with(name));
+    let late = |set: &str| !early(set) && !set.starts_with('*');
+    let sum = |rows: &[Vec<&str>], name: &str, column: usize| {
+        part_of_whole(rows.iter().find(|row| row[0].contains(name)).unwrap()[column])
+    };
+    assert_eq!(sum(&sets, "*first to fifth", 2), Some(sum_of(&sets, 2, early)));
+    assert_eq!(sum(&sets, "*sixth to tenth", 2), Some(sum_of(&sets, 2, late)));
+    assert_eq!(sum(&sets, "*sixth to tenth", 3), Some(sum_of(&sets, 3, late)));
+    let counted = |trial: &str| !trial.starts_with('*') && !trial.starts_with("sixth");
+    assert_eq!(sum(&trials, "*without the sixth", 2), Some(sum_of(&trials, 2, counted)));
+}
+
+/// The functions of a crate that are tests or may be: every `fn` in its files, and that of the crate of tests.
+fn functions_of(folder: &Path, functions: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.is_dir() {
+            functions_of(&path, functions);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let source = std::fs::read_to_string(&path).unwrap();
+            let names = source.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            functions.extend(names.map(str::to_owned));
+        }
+    }
+}
+
+/// An invariant of a crate is worth what holds it: the test that ARCHITECTURE.md names is there.
+#[test]
+fn each_crate_has_an_invariant_and_the_tests_that_hold_it_are_there() {
+    let top = repository();
+    let page = std::fs::read_to_string(top.join("ARCHITECTURE.md")).unwrap();
+    let part = page.split("\n## ").find(|part| part.starts_with("Invariants")).expect("the part on invariants");
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(top.join("crates")).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        let Some(said) = part.split("\n\n").find(|said| said.starts_with(&format!("**`{name}`**"))) else {
+            wrong.push(format!("{name}: no paragraph"));
+            continue;
+        };
+        if !said.contains("*Invariant:*") || !said.contains("*API:*") {
+            wrong.push(format!("{name}: no invariant, or no API"));
+        }
+        let mut functions = BTreeSet::new();
+        functions_of(&entry.path(), &mut functions);
+        functions_of(&top.join("crates/tailsight-testing/tests"), &mut functions);
+        let tests = said.split('`').skip(1).step_by(2).filter(|code| code.matches('_').count() >= 2);
+        wrong.extend(tests.filter(|test| !functions.contains(*test)).map(|test| format!("{name}: no test {test}")));
+    }
+    assert!(wrong.is_empty(), "ARCHITECTURE.md: {wrong:#?}");
 }
 
 #[test]
@@ -205,7 +292,7 @@ fn every_frame_that_the_output_names_is_in_the_book() {
 }
 
 /// Words of this project's own that readers stumbled over, each with the field's term. A page that needs one of its own defines it in the
-/// glossary. Dated results and the journal stay as they were written.
+/// glossary. The dated pages of evidence/ and the journal stay as they were written.
 const GIVEN_UP: &[(&str, &str)] = &[
     ("anew", "again"),
     ("chores", "maintenance"),
@@ -225,9 +312,9 @@ fn no_page_uses_a_word_that_was_given_up() {
     let mut all: Vec<PathBuf> =
         ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].iter().map(|name| top.join(name)).collect();
     pages(&top.join("docs"), &mut all);
-    let dated = [top.join("docs/results"), top.join("docs/journal")];
+    let journal = top.join("docs/journal");
     let mut found = Vec::new();
-    for page in all.iter().filter(|page| !dated.iter().any(|folder| page.starts_with(folder))) {
+    for page in all.iter().filter(|page| !page.starts_with(&journal)) {
         let text = std::fs::read_to_string(page).unwrap();
         for (number, line) in text.lines().enumerate() {
             let words: Vec<String> = line
