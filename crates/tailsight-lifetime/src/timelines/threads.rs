@@ -566,9 +566,7 @@ impl Threads {
         let function = known.functions.last().map_or(0, |f| f.symbol);
         let place = self.names.place(switch.place);
         let known = self.known(tid);
-        let doing = known.frames.last().copied().filter(|f| {
-            matches!(f, Frame::Reclaim { .. } | Frame::FileSync | Frame::KernelLock | Frame::Migrate { .. })
-        });
+        let doing = known.frames.last().copied().filter(Frame::may_sleep);
         let thread = &mut known.timeline;
         if thread.intervals.is_empty() {
             thread.enter(0, State::Running { cpu }, None);
@@ -595,14 +593,6 @@ impl Threads {
             thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(waker));
         }
     }
-}
-
-/// A frame that interrupts the current thread.
-pub fn is_interrupt_level(frame: Frame) -> bool {
-    matches!(
-        frame,
-        Frame::Softirq { .. } | Frame::Irq { .. } | Frame::Vector { .. } | Frame::Packet { .. } | Frame::Csd
-    )
 }
 
 /// A timer's interrupt, or the softirq that runs timers.
