@@ -38,7 +38,6 @@ pub fn text() -> String {
         ("PREEMPTED", switch_flags::PREEMPTED),
         ("IO_WAIT", switch_flags::IO_WAIT),
         ("THROTTLED", switch_flags::THROTTLED),
-        ("PLACE_SHIFT", 4),
         ("MOST_PLACES", switch_flags::MOST_PLACES),
     ] {
         out += &format!("#define TS_SWITCH_{name} {value}\n");
