@@ -1,7 +1,7 @@
 //! The event record: 40 bytes in memory, the same in C (generated, [`crate::c_header`]) and in Rust.
 //!
 //! One table, [`KINDS`], defines every event kind: its number, its name, where it comes from, and which [`fields`] it has. The C header
-//! of the probes, the schema page in `docs/` and the readers all come from it.
+//! of the probes, the schema page in `docs/`, the views for SQL and the readers all come from it.
 
 use crate::fields::{self, LayoutSpec};
 

@@ -1,7 +1,7 @@
 //! The fields of events: names, types, places and meanings, a layout for each set of kinds that share one.
 //!
 //! In: an [`Event`]. Out: its fields as a plain struct (`fields::Packet::of(event).sequence`), and back ([`Packet::event`]). The same
-//! table is the source of the C that packs events ([`crate::c_header`]) and of the schema page.
+//! table is the source of the C that packs events ([`crate::c_header`]), of the schema page and of the SQL views ([`crate::duckdb`]).
 
 use crate::event::{Event, KINDS, Kind};
 

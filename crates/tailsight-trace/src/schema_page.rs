@@ -65,6 +65,24 @@ The fields of a kind are in the table of that name, further down.\n\n\
     for layout in LAYOUTS.iter().filter(|layout| !layout.fields.is_empty()) {
         out += &fields(layout);
     }
+    out += "\n### Views for DuckDB\n\n\
+`tailsight schema events` prints a view for each kind, `sched_switch`, `rx_stack` and so on, with the core, the time, the thread and the\n\
+fields of that kind by their names. They read a table `events`:\n\n\
+```python\n\
+import duckdb, pathlib, subprocess\n\
+import pyarrow as pa\n\n\
+cores = []\n\
+for file in pathlib.Path('run/events').glob('cpu-*.arrow'):\n    \
+    core = pa.ipc.open_stream(file).read_all()\n    \
+    number = int(file.stem.removeprefix('cpu-'))\n    \
+    cores.append(core.append_column('cpu', pa.array([number] * len(core), pa.uint32())))\n\
+events = pa.concat_tables(cores)\n\
+db = duckdb.connect()\n\
+db.register('events', events)\n\
+db.execute(subprocess.check_output(['tailsight', 'schema', 'events'], text=True))\n\
+print(db.sql('select reason, count(*) from skb_drop group by reason'))\n\
+```\n\n\
+Names are read as Latin-1, up to their first NUL; other bytes are hexadecimal.\n";
     out += "\n## tasks.arrow\n\n\
 | column | type | meaning |\n|---|---|---|\n\
 | `from_ns` | uint64 | from when the thread had this name; 0: before the recording |\n\
