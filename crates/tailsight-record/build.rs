@@ -14,7 +14,7 @@ use std::process::Command;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("OUT_DIR is set by cargo"));
-    fs::write(out.join("event.gen.h"), tailsight_event::event::c_header()).expect("OUT_DIR is writable");
+    fs::write(out.join("event.gen.h"), tailsight_event::c_header::text()).expect("OUT_DIR is writable");
     let probes = Path::new(&env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("src/probes");
     let names = probe_names(&probes);
     fs::write(out.join("probes.gen.h"), c_includes(&names)).expect("OUT_DIR is writable");

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::event::{Event, flow_flags};
+use crate::fields::Flow;
 
 /// First multiplier of the IPv6 mix (shared with the probes through the generated header).
 pub const MIX_K1: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -27,7 +28,12 @@ impl FlowKey {
     /// The flow of a network event.
     #[inline]
     pub fn of(event: &Event) -> FlowKey {
-        FlowKey { addrs: event.a, ports: event.b_lo(), proto: (event.aux & (flow_flags::V6 | flow_flags::UDP)) as u8 }
+        let Flow { flags, address_key, local_port, remote_port } = Flow::of(event);
+        FlowKey {
+            addrs: address_key,
+            ports: u32::from(local_port) << 16 | u32::from(remote_port),
+            proto: (flags & (flow_flags::V6 | flow_flags::UDP)) as u8,
+        }
     }
 
     /// The flow between two ends; `udp` else TCP.

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::tables::{SocketRow, TaskRow};
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Event, FlowKey, fields};
 
 /// Collects the small tables from the stream of events.
 #[derive(Debug, Default)]
@@ -84,27 +84,34 @@ impl Collector {
     /// the probes took, innermost first.
     pub fn see(&mut self, event: &mut Event, stack: &dyn Fn(u32) -> Vec<u64>) {
         match event.kind() {
-            Some(Kind::SchedSwitch) if event.c_hi() != 0 => {
-                let id = event.c_hi() - 1;
+            Some(Kind::SchedSwitch) => {
+                let mut switch = fields::Switch::of(event);
+                let Some(id) = switch.stack.checked_sub(1) else { return };
                 let known = self.by_stack.get(&id).copied();
-                let index = known.unwrap_or_else(|| self.stack(id, &stack(id)));
-                event.c = u64::from(event.c_lo()) | u64::from(index) << 32;
+                switch.stack = known.unwrap_or_else(|| self.stack(id, &stack(id)));
+                switch.write(event);
             }
             Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename)
                 if self.tasks.len() >= MOST_TASKS || !self.task_seconds.take(event.ts, TASKS_A_SECOND) =>
             {
                 self.left_out.tasks += 1;
             }
-            Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => self.tasks.push(TaskRow {
-                from_ns: event.ts,
-                tid: event.a_lo(),
-                tgid: event.a_hi(),
-                comm: event.text(),
-                target: false,
-                kernel: false,
-                cgroup: String::new(),
-            }),
-            Some(Kind::WorkStart) => event.a = self.symbol(event.a),
+            Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) => {
+                let task = fields::Task::of(event);
+                self.tasks.push(TaskRow {
+                    from_ns: event.ts,
+                    tid: task.task_tid,
+                    tgid: task.task_tgid,
+                    comm: task.comm.to_string(),
+                    target: false,
+                    kernel: false,
+                    cgroup: String::new(),
+                });
+            }
+            Some(Kind::WorkStart) => {
+                let function = self.symbol(fields::Work::of(event).function);
+                fields::Work { function }.write(event);
+            }
             Some(Kind::SockState) => {
                 let flow = FlowKey::of(event);
                 let has_room = self.connections.contains(&flow)
@@ -116,12 +123,16 @@ impl Collector {
                     self.left_out.connections += 1;
                 }
             }
-            Some(Kind::FlowAddr6) if !self.has_room_for_address(event) => self.left_out.addresses += 1,
             Some(Kind::FlowAddr6) => {
+                let fields::Address { remote, address_key, address } = fields::Address::of(event);
+                if !self.has_room_for_address(address_key, event.ts) {
+                    self.left_out.addresses += 1;
+                    return;
+                }
                 let mut bytes = [0u8; 16];
-                bytes[..8].copy_from_slice(&event.b.to_ne_bytes());
-                bytes[8..].copy_from_slice(&event.c.to_ne_bytes());
-                self.v6.entry(event.a).or_default()[usize::from(event.aux & 1)] = Some(Ipv6Addr::from(bytes));
+                bytes[..8].copy_from_slice(&address[0].to_ne_bytes());
+                bytes[8..].copy_from_slice(&address[1].to_ne_bytes());
+                self.v6.entry(address_key).or_default()[usize::from(remote)] = Some(Ipv6Addr::from(bytes));
             }
             _ => {}
         }
@@ -134,18 +145,21 @@ impl Collector {
             Some(Kind::Payload) => self.pieces += 1,
             Some(Kind::RxHardware) => self.stamps.0 += 1,
             Some(Kind::NicTx) => self.stamps.1 += 1,
-            Some(Kind::RxStack) if event.aux & flow_flags::FOREIGN == 0 && event.c_lo() > 0 => {
-                self.arrived += 1;
-                *self.by_device.entry(event.c_hi()).or_default() += 1;
+            Some(Kind::RxStack) => {
+                let packet = fields::Packet::of(event);
+                if packet.flow.flags & flow_flags::FOREIGN == 0 && packet.bytes > 0 {
+                    self.arrived += 1;
+                    *self.by_device.entry(packet.ifindex).or_default() += 1;
+                }
             }
             _ => {}
         }
     }
 
     /// Whether the address of one end of an IPv6 flow is kept. The other end of a kept one is.
-    fn has_room_for_address(&mut self, event: &Event) -> bool {
-        self.v6.contains_key(&event.a)
-            || self.v6.len() < MOST_CONNECTIONS && self.address_seconds.take(event.ts, CONNECTIONS_A_SECOND)
+    fn has_room_for_address(&mut self, address_key: u64, ts_ns: u64) -> bool {
+        self.v6.contains_key(&address_key)
+            || self.v6.len() < MOST_CONNECTIONS && self.address_seconds.take(ts_ns, CONNECTIONS_A_SECOND)
     }
 
     /// The index of a stack's functions. What the scheduler and the probe added on top of the sleep is left out.
@@ -242,15 +256,13 @@ mod tests {
     fn work_addresses_become_indices() {
         let mut c = Collector::new();
         c.kallsyms = Some(parse_kallsyms("ffff0010 T one\nffff0020 t two\nffff0030 d data\n0 T hidden\n"));
-        let mut e = Event { kind: Kind::WorkStart as u8, a: 0xffff_0024, ..Event::default() };
-        c.see(&mut e, &|_| vec![]);
-        assert_eq!((e.a, c.symbols[1].as_str()), (1, "two"));
-        let mut again = Event { kind: Kind::WorkStart as u8, a: 0xffff_0024, ..Event::default() };
-        c.see(&mut again, &|_| vec![]);
-        assert_eq!((again.a, c.symbols.len()), (1, 2));
-        let mut unknown = Event { kind: Kind::WorkStart as u8, a: 5, ..Event::default() };
-        c.see(&mut unknown, &|_| vec![]);
-        assert_eq!(unknown.a, 0);
+        let mut see = |address| {
+            let mut work = fields::Work { function: address }.event(Kind::WorkStart, 0, 0);
+            c.see(&mut work, &|_| vec![]);
+            fields::Work::of(&work).function
+        };
+        assert_eq!([see(0xffff_0024), see(0xffff_0024), see(5)], [1, 1, 0]);
+        assert_eq!(c.symbols, ["", "two"]);
     }
 
     #[test]
@@ -259,23 +271,22 @@ mod tests {
         c.kallsyms = Some(parse_kallsyms(
             "1000 T probe\n2000 T __schedule\n3000 T schedule\n4000 T fsync_wait\n5000 t do_fsync\n",
         ));
-        let sleep = |id: u64| Event { kind: Kind::SchedSwitch as u8, c: 75 | id << 32, ..Event::default() };
+        let sleep =
+            |stack| fields::Switch { call: 75, stack, ..fields::Switch::default() }.event(Kind::SchedSwitch, 0, 0);
         let stack = |_| vec![0x1010, 0x2010, 0x3004, 0x4001, 0x5009];
         let (mut first, mut second) = (sleep(8), sleep(9));
         c.see(&mut first, &stack);
         c.see(&mut second, &stack);
-        assert_eq!((first.c_lo(), first.c_hi(), second.c_hi()), (75, 1, 1));
+        let (first, second) = (fields::Switch::of(&first), fields::Switch::of(&second));
+        assert_eq!((first.call, first.stack, second.stack), (75, 1, 1));
         assert_eq!(c.stacks, ["", "fsync_wait;do_fsync"]);
     }
 
     #[test]
     fn task_names_are_collected() {
         let mut c = Collector::new();
-        let (b, rest) = Event::pack_text("worker");
-        c.see(
-            &mut Event { ts: 9, kind: Kind::TaskFork as u8, a: 7 | 5 << 32, b, c: rest, ..Event::default() },
-            &|_| vec![],
-        );
+        let task = fields::Task { task_tid: 7, task_tgid: 5, comm: fields::Text::new("worker") };
+        c.see(&mut task.event(Kind::TaskFork, 9, 1), &|_| vec![]);
         assert_eq!(
             (c.tasks[0].tid, c.tasks[0].tgid, c.tasks[0].comm.as_str(), c.tasks[0].from_ns),
             (7, 5, "worker", 9)

@@ -16,7 +16,7 @@ use serde::Serialize;
 use tailsight_trace::event::{flow_flags, switch_flags};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::TaskRow;
-use tailsight_trace::{Event, Kind};
+use tailsight_trace::{Event, FlowKey, Kind, fields};
 
 use crate::Cover;
 
@@ -126,11 +126,16 @@ fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
     let mut found = Spans::new();
     for (_, event) in events {
         let Some(kind) = event.kind() else { continue };
-        let (udp, key) = (event.aux & flow_flags::UDP != 0, (event.a, event.b_lo()));
+        if !matches!(kind, Kind::RxNapi | Kind::RxBacklog | Kind::RxStack | Kind::Handoff | Kind::Recv | Kind::Send) {
+            continue;
+        }
+        let flow = FlowKey::of(event);
+        let (udp, key) = (flow.is_udp(), (flow.addrs, flow.ports));
         match kind {
             Kind::RxNapi | Kind::RxBacklog | Kind::RxStack if !udp && event.aux & flow_flags::FOREIGN == 0 => {
                 let flow = flows.entry(key).or_default();
-                let (from, to) = (event.b_hi(), event.b_hi().wrapping_add(event.c_lo()));
+                let fields::Packet { sequence: from, bytes, .. } = fields::Packet::of(event);
+                let to = from.wrapping_add(bytes);
                 // Seen again further up the stack, or sent again, it has come already.
                 let known = flow.arrived.iter().any(|(first, _, _)| *first == from)
                     || flow.read.is_some_and(|read| !after(to, read));
@@ -138,13 +143,15 @@ fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
                     flow.arrived.push_back((from, to, event.ts));
                 }
             }
-            Kind::Handoff if udp => datagrams.entry(event.c_lo()).or_default().push_back(event.ts),
+            Kind::Handoff if udp => {
+                datagrams.entry(fields::Handoff::of(event).cookie).or_default().push_back(event.ts);
+            }
             Kind::Recv => {
+                let fields::Recv { copied_seq: read, cookie, .. } = fields::Recv::of(event);
                 let flow = flows.entry(key).or_default();
                 let came = if udp {
-                    datagrams.get_mut(&event.c_hi()).and_then(VecDeque::pop_front)
+                    datagrams.get_mut(&cookie).and_then(VecDeque::pop_front)
                 } else {
-                    let read = event.b_hi();
                     flow.read = Some(read);
                     let taken = flow.arrived.iter().filter(|(first, _, _)| after(read, *first));
                     let came = taken.map(|(_, _, at)| *at).min();
@@ -203,7 +210,8 @@ impl Whose {
         /// The kernel's thread that makes the others.
         const KTHREADD: u32 = 2;
         for (_, event) in events.iter().filter(|(_, event)| event.kind() == Some(Kind::TaskFork)) {
-            add(event.a_lo(), event.a_hi(), event.tid == KTHREADD);
+            let task = fields::Task::of(event);
+            add(task.task_tid, task.task_tgid, event.tid == KTHREADD);
         }
         whose
     }
@@ -254,24 +262,32 @@ fn timeline(events: &[(u32, &Event)], whose: &Whose) -> BTreeMap<u32, Core> {
         match event.kind() {
             Some(Kind::Current) => cores.entry(*cpu).or_default().current = event.tid,
             Some(Kind::SchedSwitch) => {
-                let (previous, next) = (event.a_lo(), event.a_hi());
+                let fields::Switch { flags, previous_tid: previous, next_tid: next, state, .. } =
+                    fields::Switch::of(event);
                 cores.entry(*cpu).or_default().current = next;
                 wait(&mut cores, &mut ready, next, None);
-                let preempted = event.aux & switch_flags::PREEMPTED != 0 || event.b_lo() == 0;
-                if preempted && event.aux & switch_flags::THROTTLED == 0 && whose.app.contains(&previous) {
+                let preempted = flags & switch_flags::PREEMPTED != 0 || state == 0;
+                if preempted && flags & switch_flags::THROTTLED == 0 && whose.app.contains(&previous) {
                     wait(&mut cores, &mut ready, previous, Some(*cpu));
                 }
             }
             // Most recordings have the first only: whose wake-up it is, and the core that it had last. If it is put on another
             // one, a migration follows.
-            Some(Kind::SchedWaking | Kind::SchedWakeup) if whose.app.contains(&event.a_lo()) => {
-                let runs = cores.values().any(|core| core.current == event.a_lo());
-                if !runs {
-                    wait(&mut cores, &mut ready, event.a_lo(), Some(event.a_hi()));
+            Some(kind @ (Kind::SchedWaking | Kind::SchedWakeup)) => {
+                let (tid, cpu) = woken(kind, event);
+                if !whose.app.contains(&tid) {
+                    continue;
+                }
+                if !cores.values().any(|core| core.current == tid) {
+                    wait(&mut cores, &mut ready, tid, Some(cpu));
                 }
             }
-            Some(Kind::SchedMigrate) if ready.contains_key(&event.a_lo()) => {
-                wait(&mut cores, &mut ready, event.a_lo(), Some(event.b_hi()));
+            Some(Kind::SchedMigrate) => {
+                let moves = fields::Move::of(event);
+                if !ready.contains_key(&moves.moved_tid) {
+                    continue;
+                }
+                wait(&mut cores, &mut ready, moves.moved_tid, Some(moves.to_cpu));
             }
             _ => continue,
         }
@@ -286,6 +302,17 @@ fn timeline(events: &[(u32, &Event)], whose: &Whose) -> BTreeMap<u32, Core> {
         [&mut core.others, &mut core.runs, &mut core.waits].into_iter().for_each(|open| open.set(false, end));
     }
     cores
+}
+
+/// A thread that is woken, and the core that it is to run on as far as the event knows.
+fn woken(kind: Kind, event: &Event) -> (u32, u32) {
+    if kind == Kind::SchedWaking {
+        let waking = fields::Waking::of(event);
+        (waking.woken_tid, waking.last_cpu)
+    } else {
+        let wakeup = fields::Wakeup::of(event);
+        (wakeup.woken_tid, wakeup.target_cpu)
+    }
 }
 
 /// Makes a thread wait for a core, or for none.
@@ -306,7 +333,7 @@ fn steals(cores: &[CpuEvents], cpu: u32) -> Spans {
     let mut last = 0;
     let mut spans = Spans::new();
     for event in events.filter(|event| event.kind() == Some(Kind::Steal)) {
-        let from = event.ts.saturating_sub(event.a).max(last);
+        let from = event.ts.saturating_sub(fields::Stolen::of(event).since_last_ns).max(last);
         if from < event.ts {
             spans.push((from, event.ts));
         }

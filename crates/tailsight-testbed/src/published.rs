@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use tailsight_trace::event::Kind;
+use tailsight_trace::fields::{Task, Text};
 use tailsight_trace::meta::RunMeta;
 use tailsight_trace::{Event, Run};
 
@@ -83,8 +84,10 @@ impl PublicNames {
         if !matches!(event.kind(), Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename)) {
             return *event;
         }
-        let (b, c) = Event::pack_text(&self.shown(&event.text()));
-        Event { b, c, ..*event }
+        let mut shown = *event;
+        let task = Task::of(event);
+        Task { comm: Text::new(&self.shown(&task.comm.to_string())), ..task }.write(&mut shown);
+        shown
     }
 }
 
@@ -110,13 +113,10 @@ mod tests {
         let shown: Vec<String> =
             ["gosrv", "lab-hog", "kworker/0:1", "secret", "", "other", "secret"].map(|name| names.shown(name)).into();
         assert_eq!(shown, ["gosrv", "lab-hog", "kworker/0:1", "task-1", "", "task-2", "task-1"]);
-        let named = |kind: Kind, text: &str| {
-            let (b, c) = Event::pack_text(text);
-            Event { kind: kind as u8, b, c, ..Event::default() }
-        };
-        assert_eq!(names.in_event(&named(Kind::TaskRename, "other")).text(), "task-2");
+        let other = Task { comm: Text::new("other"), ..Task::default() }.event(Kind::TaskRename, 0, 0);
+        assert_eq!(Task::of(&names.in_event(&other)).comm.to_string(), "task-2");
         // What is no name stays.
-        let send = named(Kind::Send, "other");
+        let send = Event { kind: Kind::Send as u8, ..other };
         assert_eq!(names.in_event(&send), send);
     }
 }

@@ -273,8 +273,8 @@ fn no_page_sends_readers_to_an_address_of_this_project_s_that_does_not_exist() {
 #[test]
 fn every_frame_that_the_output_names_is_in_the_book() {
     let model = std::fs::read_to_string(repository().join("crates/tailsight-lifetime/src/model/frame.rs")).unwrap();
-    let begin = model.find("fn text(self)").expect("FrameKind::text");
-    let body = &model[begin..begin + model[begin..].find("\n    }\n").unwrap()];
+    let begin = model.find("\nframes! {").expect("the table of frames");
+    let body = &model[begin..begin + model[begin..].find("\n}\n").unwrap()];
     let stems: BTreeSet<&str> = body
         .split('"')
         .skip(1)

@@ -28,7 +28,7 @@ pub use error::Error;
 pub use event_stream::EventStream;
 pub use meta::RunMeta;
 pub use read::Run;
-pub use tailsight_event::{Event, FlowKey, Kind, event, flow};
+pub use tailsight_event::{Event, FlowKey, Kind, duckdb, event, fields, flow};
 pub use write::RunWriter;
 
 /// The version of the run directory that this crate writes, and the newest that it reads.

@@ -2,6 +2,7 @@
 
 use crate::FORMAT_VERSION;
 use crate::event::{KINDS, SOFTIRQS, VECTORS};
+use crate::fields::{FieldSpec, LAYOUTS, LayoutSpec, Place};
 
 /// `docs/schema.md` as Markdown: the run directory, column by column.
 pub fn markdown() -> String {
@@ -42,26 +43,47 @@ A run is written for its owner only (folders 0700, files 0600), for it may hold 
 | `aux` | uint16 | by kind |\n\
 | `tid` | uint32 | the thread current on the core, 0 for idle |\n\
 | `a`, `b`, `c` | uint64 | by kind |\n\n\
-`x | y << 32` (a bitwise or) means: x in the low half, y in the high half. An *address key* is `local << 32 | remote` for IPv4 and a\n\
-64-bit mix of both addresses for IPv6 (`FlowAddr6` and sockets.arrow have the addresses). *Flow flags* in `aux`: 1 IPv6,\n\
-2 UDP, 4 FIN, 8 SYN, 16 RST, 32 not a port of the target, 64 (of a send) repairing a loss, 128 (of a drop) on its way out, 256 not a\n\
-port that the target serves: it asks somebody else, 512 (of a send) the send buffer is full.\n\n\
-| kind | name | hook | fields |\n|---|---|---|---|\n"
+An *address key* is `local << 32 | remote` for IPv4 and a 64-bit mix of both addresses for IPv6 (`FlowAddr6` and sockets.arrow have the\n\
+addresses). *Flow flags*: 1 IPv6, 2 UDP, 4 FIN, 8 SYN, 16 RST, 32 not a port of the target, 64 (of a send) repairing a loss, 128 (of a\n\
+drop) on its way out, 256 not a port that the target serves: it asks somebody else, 512 (of a send) the send buffer is full.\n\n\
+### Kinds\n\n\
+The fields of a kind are in the table of that name, further down.\n\n\
+| kind | name | hook | fields | |\n|---|---|---|---|---|\n"
     );
     for spec in KINDS {
-        out += &format!(
-            "| {} | {} | `{}` | {} |\n",
-            spec.kind as u8,
-            spec.name,
-            spec.hook,
-            spec.fields.replace('|', "\\|")
-        );
+        let fields = match spec.layout.fields {
+            [] => String::new(),
+            _ => format!("[{0}](#{1})", spec.layout.name, spec.layout.name.to_lowercase()),
+        };
+        out += &format!("| {} | {} | `{}` | {fields} | {} |\n", spec.kind as u8, spec.name, spec.hook, spec.note);
     }
     out += "\nSystem vectors (`aux` of VectorEntry): ";
     out += &VECTORS.iter().enumerate().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");
     out += ".\n\nSoftirq vectors: ";
     out += &SOFTIRQS.iter().enumerate().map(|(n, v)| format!("{n} {v}")).collect::<Vec<_>>().join(", ");
-    out += ".\n\n## tasks.arrow\n\n\
+    out += ".\n\n### Fields\n\n`b 32..64`: the bits 32 to 63 of column `b`, counted from the lowest.\n";
+    for layout in LAYOUTS.iter().filter(|layout| !layout.fields.is_empty()) {
+        out += &fields(layout);
+    }
+    out += "\n### Views for DuckDB\n\n\
+`tailsight schema events` prints a view for each kind, `sched_switch`, `rx_stack` and so on, with the core, the time, the thread and the\n\
+fields of that kind by their names. They read a table `events`:\n\n\
+```python\n\
+import duckdb, pathlib, subprocess\n\
+import pyarrow as pa\n\n\
+cores = []\n\
+for file in pathlib.Path('run/events').glob('cpu-*.arrow'):\n    \
+    core = pa.ipc.open_stream(file).read_all()\n    \
+    number = int(file.stem.removeprefix('cpu-'))\n    \
+    cores.append(core.append_column('cpu', pa.array([number] * len(core), pa.uint32())))\n\
+events = pa.concat_tables(cores)\n\
+db = duckdb.connect()\n\
+db.register('events', events)\n\
+db.execute(subprocess.check_output(['tailsight', 'schema', 'events'], text=True))\n\
+print(db.sql('select reason, count(*) from skb_drop group by reason'))\n\
+```\n\n\
+Names are read as Latin-1, up to their first NUL; other bytes are hexadecimal.\n";
+    out += "\n## tasks.arrow\n\n\
 | column | type | meaning |\n|---|---|---|\n\
 | `from_ns` | uint64 | from when the thread had this name; 0: before the recording |\n\
 | `tid`, `tgid` | uint32 | thread and process |\n\
@@ -127,6 +149,33 @@ One row a frame of each stack, innermost first, the stacks in the order of their
 | `own` | bool | of the program itself, not of a library: of the executable, of Go the main module's packages, of compiled Python and JavaScript the program's own files; absent in older runs |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";
     out
+}
+
+/// The fields of a layout, with the kinds that have them.
+fn fields(layout: &LayoutSpec) -> String {
+    let kinds = KINDS.iter().filter(|kind| kind.layout.name == layout.name).map(|kind| kind.name);
+    let of = kinds.collect::<Vec<_>>().join(", ");
+    let row = |field: &FieldSpec| {
+        let (place, type_name) = match field.place {
+            Place::Whole(word) => (format!("`{}`", word.name()), field.type_name),
+            Place::Bits { word, from, to } => (format!("`{} {from}..{to}`", word.name()), field.type_name),
+            Place::Bytes(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`{}`", word.name())).collect();
+                (words.join(", "), "bytes")
+            }
+            Place::Layout(inner) => {
+                let link = format!("[{0}](#{1})", inner.name, inner.name.to_lowercase());
+                return format!("| {link} | | | {} |\n", field.meaning);
+            }
+        };
+        format!("| `{}` | {place} | {type_name} | {} |\n", field.name, field.meaning)
+    };
+    format!(
+        "\n#### {}\n\n{}| field | place | type | meaning |\n|---|---|---|---|\n{}",
+        layout.name,
+        if of.is_empty() { String::new() } else { format!("Of {of}.\n\n") },
+        layout.fields.iter().map(row).collect::<String>()
+    )
 }
 
 #[cfg(test)]

@@ -301,8 +301,8 @@ pub struct Man {
 /// `schema`.
 #[derive(Debug, Args)]
 pub struct Schema {
-    /// The command
-    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::schemas::SCHEMAS.map(|(name, _)| name)))]
+    /// The command; `events`: views of the events of a run for DuckDB, one a kind, as SQL
+    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::schemas::names()))]
     pub command: String,
 }
 

@@ -1,4 +1,12 @@
-//! The JSON schemas of what commands print. In: files of `schema/` in this crate. Out: their texts.
+//! The JSON schemas of what commands print, and the views of events for SQL. In: files of `schema/` in this crate. Out: their texts.
+
+/// What `schema` calls the views of events.
+pub const EVENTS: &str = "events";
+
+/// What `schema` prints.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SCHEMAS.into_iter().map(|(name, _)| name).chain([EVENTS])
+}
 
 /// The schemas, by the command that prints what they are of.
 pub const SCHEMAS: [(&str, &str); 9] = [

@@ -12,9 +12,9 @@ use std::fs::File;
 use anyhow::{Context, bail};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use tailsight_trace::event::{NET_RX, SOFTIRQS, VECTORS, flow_flags};
+use tailsight_trace::event::{NET_RX, SOFTIRQS, VECTORS};
 use tailsight_trace::read::CpuEvents;
-use tailsight_trace::{Event, Kind, Run};
+use tailsight_trace::{Event, FlowKey, Kind, Run, fields};
 
 use super::judge::Named;
 
@@ -73,8 +73,9 @@ impl Own {
             same.clone().find(|event| event.kind().is_some_and(is_packet))
         });
         let packet = first.map(|event| {
-            let (from, bytes) = (event.b_hi(), event.c_lo().max(message.bytes));
-            (event.a, event.b_lo(), event.aux & flow_flags::UDP != 0, from, from.wrapping_add(bytes))
+            let fields::Packet { sequence: from, bytes, .. } = fields::Packet::of(event);
+            let key = FlowKey::of(event);
+            (key.addrs, key.ports, key.is_udp(), from, from.wrapping_add(bytes.max(message.bytes)))
         });
         Self { stages: message.stages, packet }
     }
@@ -88,17 +89,24 @@ impl Own {
         let Some((key, ports, datagram, from, to)) = self.packet else { return false };
         // What is sent on its connection once it was received may be its reply.
         let received = self.stages[RECV];
-        if event.kind() == Some(Kind::Send) && (event.a, event.b_lo()) == (key, ports) {
+        let event_key = FlowKey::of(event);
+        let is_same = (event_key.addrs, event_key.ports) == (key, ports);
+        if event.kind() == Some(Kind::Send) && is_same {
             return received > 0 && event.ts >= received;
         }
         let inside = |at: u32| at.wrapping_sub(from) <= to.wrapping_sub(from);
-        if datagram || (event.a, event.b_lo()) != (key, ports) {
+        // Positions behind the last byte that came, that was read.
+        let behind = |at: u32| at != from && inside(at);
+        if datagram || !is_same {
             return false;
         }
         match event.kind() {
-            Some(Kind::RxNapi | Kind::RxBacklog | Kind::RxStack) => event.b_hi() != to && inside(event.b_hi()),
-            // Positions behind the last byte that came, that was read.
-            Some(Kind::Handoff | Kind::Recv) => event.b_hi() != from && inside(event.b_hi()),
+            Some(Kind::RxNapi | Kind::RxBacklog | Kind::RxStack) => {
+                let sequence = fields::Packet::of(event).sequence;
+                sequence != to && inside(sequence)
+            }
+            Some(Kind::Handoff) => behind(fields::Handoff::of(event).rcv_nxt),
+            Some(Kind::Recv) => behind(fields::Recv::of(event).copied_seq),
             _ => false,
         }
     }
@@ -222,7 +230,7 @@ fn is_of_a_message(event: &Event) -> bool {
 
 /// The passes of NET_RX that begin on a core at these times: each to its end.
 fn passes(cores: &[CpuEvents], core: u32, from: u64, to: u64) -> Vec<(u64, u64)> {
-    let net_rx = |event: &Event, kind| event.kind() == Some(kind) && event.a == u64::from(NET_RX);
+    let net_rx = |event: &Event, kind| event.kind() == Some(kind) && fields::Softirq::of(event).vector == NET_RX;
     let begins = within(cores, core, from, to).iter().filter(|event| net_rx(event, Kind::SoftirqEntry));
     let end = |begin: &Event| {
         let rest = within(cores, core, begin.ts, u64::MAX);
@@ -259,21 +267,24 @@ fn look(names: &Names, threads: &Threads, cause: &Named) -> Option<Look> {
             match (kind, frame.kind.as_str()) {
                 // Interrupts of other cores: one of the vectors that bring them.
                 ("around-interrupts", _) => Look::Event(Box::new(|event| {
-                    let which = VECTORS.get(usize::from(event.aux));
-                    event.kind() == Some(Kind::VectorEntry) && which.is_some_and(|which| OF_OTHER_CORES.contains(which))
+                    let which = |event| VECTORS.get(usize::from(fields::Vector::of(event).vector));
+                    event.kind() == Some(Kind::VectorEntry)
+                        && which(event).is_some_and(|which| OF_OTHER_CORES.contains(which))
                 })),
                 (_, "vector") => {
                     let vector = number(VECTORS)?;
-                    let is = move |event: &Event| usize::from(event.aux) == vector;
+                    let is = move |event: &Event| usize::from(fields::Vector::of(event).vector) == vector;
                     Look::Event(Box::new(move |event| event.kind() == Some(Kind::VectorEntry) && is(event)))
                 }
                 (_, "softirq") => {
-                    let softirq = number(SOFTIRQS)? as u64;
-                    Look::Event(Box::new(move |event| event.kind() == Some(Kind::SoftirqEntry) && event.a == softirq))
+                    let softirq = number(SOFTIRQS)?;
+                    let is = move |event: &Event| usize::from(fields::Softirq::of(event).vector) == softirq;
+                    Look::Event(Box::new(move |event| event.kind() == Some(Kind::SoftirqEntry) && is(event)))
                 }
                 (_, "irq") => {
-                    let irq = frame.of.parse::<u64>().ok()?;
-                    Look::Event(Box::new(move |event| event.kind() == Some(Kind::IrqEntry) && event.a == irq))
+                    let irq = frame.of.parse::<u32>().ok()?;
+                    let is = move |event: &Event| fields::Handler::of(event).irq == irq;
+                    Look::Event(Box::new(move |event| event.kind() == Some(Kind::IrqEntry) && is(event)))
                 }
                 _ => return None,
             }
@@ -299,8 +310,9 @@ fn names(run: &Run, cores: &[CpuEvents]) -> Names {
     let mut processes: HashSet<(u32, u32)> = run.tasks.iter().map(|task| (task.tid, task.tgid)).collect();
     for event in cores.iter().flat_map(|core| &core.events) {
         if let Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename) = event.kind() {
-            names.insert((event.a_lo(), event.text()));
-            processes.insert((event.a_lo(), event.a_hi()));
+            let task = fields::Task::of(event);
+            names.insert((task.task_tid, task.comm.to_string()));
+            processes.insert((task.task_tid, task.task_tgid));
         }
     }
     let mut leaders: HashMap<u32, Vec<String>> = HashMap::new();
@@ -322,7 +334,8 @@ fn threads(run: &Run, cores: &[CpuEvents]) -> Threads {
     let mut threads: Threads = run.tasks.iter().map(|task| (task.tid, task.tgid)).collect();
     for event in cores.iter().flat_map(|core| &core.events) {
         if event.kind() == Some(Kind::TaskFork) {
-            threads.entry(event.a_lo()).or_insert_with(|| event.a_hi());
+            let task = fields::Task::of(event);
+            threads.entry(task.task_tid).or_insert(task.task_tgid);
         }
     }
     threads
@@ -331,8 +344,9 @@ fn threads(run: &Run, cores: &[CpuEvents]) -> Threads {
 /// How often a core's next switch is not from the task that the one before was to.
 fn breaks(cores: &[CpuEvents]) -> usize {
     let broken = |core: &CpuEvents| {
-        let switches = core.events.iter().filter(|event| event.kind() == Some(Kind::SchedSwitch));
-        switches.clone().zip(switches.skip(1)).filter(|(one, next)| one.a_hi() != next.a_lo()).count()
+        let switches =
+            core.events.iter().filter(|event| event.kind() == Some(Kind::SchedSwitch)).map(fields::Switch::of);
+        switches.clone().zip(switches.skip(1)).filter(|(one, next)| one.next_tid != next.previous_tid).count()
     };
     cores.iter().map(broken).sum()
 }
@@ -343,7 +357,7 @@ fn turns(cores: &[CpuEvents]) -> Turns {
     for core in cores {
         let mut since: Option<(u32, u64)> = None;
         for event in core.events.iter().filter(|event| event.kind() == Some(Kind::SchedSwitch)) {
-            let (previous, next) = (event.a_lo(), event.a_hi());
+            let fields::Switch { previous_tid: previous, next_tid: next, .. } = fields::Switch::of(event);
             // Before the first switch, the task that it switches from used the core. Where a switch was not recorded, both
             // tasks used it between the two recorded ones: one at first, the other at last.
             let begin = since.map_or(0, |(_, at)| at);

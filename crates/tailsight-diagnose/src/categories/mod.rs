@@ -15,7 +15,7 @@ mod values;
 pub use meaning::Meaning;
 
 use tailsight_kernel::syscalls;
-use tailsight_lifetime::{Context, Frame, Leg, NamedFrame, Owner, Role};
+use tailsight_lifetime::{Context, Frame, Interrupt, Leg, NamedFrame, Owner, Role};
 
 use crate::cause::{Category, Subject, names};
 use crate::glob;
@@ -77,9 +77,7 @@ pub struct CategoryMatch {
 /// whatever they were in, but for what interrupted them; the application's own time in one has its name already.
 pub fn refining(owner: &Owner, nested_from: usize) -> Vec<&Frame> {
     let frames = &owner.frames;
-    let interrupted = |f: &Frame| {
-        matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { inline: false, .. })
-    };
+    let interrupted = |f: &Frame| f.is_interrupt(Interrupt::Softirq);
     let own = owner.context == Context::Own && matches!(frames.last(), Some(Frame::Function { kernel: false, .. }));
     let function = |f: &&Frame| !own && matches!(f, Frame::Function { kernel: false, .. });
     let functions = frames.iter().filter(|_| !frames.iter().any(interrupted)).filter(function);
@@ -261,9 +259,7 @@ impl<'a> Seen<'a> {
             Context::Blocked => ("blocked", "", None),
             Context::Unknown => ("unknown", "", None),
         };
-        let follows_interrupt = |f: &Frame| {
-            matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { inline: false, .. })
-        };
+        let follows_interrupt = |f: &Frame| f.is_interrupt(Interrupt::Softirq);
         let call = owner.frames.iter().enumerate().find_map(|(i, f)| match *f {
             Frame::Syscall { nr } | Frame::SleepIn { nr, .. } => Some((i, nr)),
             _ => None,

@@ -5,7 +5,7 @@
 //! without functions. If they only show that the application's thread was in the kernel, the innermost function with an entry in the
 //! function table decides. Other tasks are not looked into.
 
-use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
+use tailsight_lifetime::{Context, Frame, Interrupt, Leg, Owner, Role};
 
 use super::{CategoryMatch, CategoryTable, Task, said_by, shown};
 use crate::cause::Subject;
@@ -38,12 +38,7 @@ impl CategoryTable {
         if own_call && let Some(said) = self.by_function(&owner.frames[innermost..], symbols) {
             return CategoryMatch { nested_from: innermost, ..said };
         }
-        let handler = last.is_some_and(|(_, f)| {
-            matches!(
-                f,
-                Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd | Frame::Softirq { .. } | Frame::Packet { .. }
-            )
-        });
+        let handler = last.is_some_and(|(_, f)| f.is_interrupt(Interrupt::Packet));
         let nested_from = match others.get(verdict.nested_from) {
             Some((at, _)) => *at,
             None if handler || matches!(owner.context, Context::Own | Context::Ahead) => innermost,

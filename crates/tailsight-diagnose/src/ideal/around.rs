@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, OwnerId};
+use tailsight_lifetime::{Interrupt, Leg, Lifetimes, OwnerId};
 
 use crate::estimate::counted;
 
@@ -22,7 +22,7 @@ const SAMPLE: usize = 500;
 /// Whether an owner is the handler of a hardware interrupt.
 pub(super) fn is_handler(lifetimes: &Lifetimes, owner: OwnerId) -> bool {
     let last = lifetimes.owners[owner as usize].frames.last();
-    last.is_some_and(|f| matches!(f, Frame::Irq { .. } | Frame::Vector { .. }))
+    last.is_some_and(|f| f.is_interrupt(Interrupt::Device))
 }
 
 /// Of the service legs. `cause`: whose an owner's time is.
@@ -71,7 +71,7 @@ pub(super) fn around(lifetimes: &Lifetimes, seed: u64, mut cause: impl FnMut(Own
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tailsight_lifetime::{Message, Owner, Part, Role};
+    use tailsight_lifetime::{Context, Frame, Message, Owner, Part, Role};
 
     /// Each handler of 2 us comes with 30 us of own work that messages without handlers do not have.
     #[test]

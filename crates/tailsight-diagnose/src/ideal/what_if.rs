@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{
-    Analysis, Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, NamedFrame, Owner, OwnerId, Part, Role,
+    Analysis, Context, Frame, FrameKind, Interrupt, LEGS, Leg, Lifetimes, Message, NamedFrame, Owner, OwnerId, Part,
+    Role,
 };
 
 use super::around::{self, Around};
@@ -272,7 +273,7 @@ fn stalls(analysis: &Analysis, workers: &Workers<'_>, whose: &mut Whose<'_>) -> 
 
 /// An owner that no message met: whether it was none of the application's work.
 fn is_other(owner: &Owner) -> bool {
-    let interrupted = |f: &Frame| matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Stolen);
+    let interrupted = |f: &Frame| f.is_interrupt(Interrupt::Device) || *f == Frame::Stolen;
     match owner.context {
         Context::Foreign { .. } => true,
         Context::Own | Context::Ahead => owner.frames.iter().any(interrupted),

@@ -1,7 +1,7 @@
 //! Phase 1 (NSight §5.2): program contexts that a minority of the messages has: other tasks, kernel threads, and interrupts. They
 //! are not looked into, because the fix does not depend on what they did.
 
-use tailsight_lifetime::{Frame, Owner};
+use tailsight_lifetime::{Frame, Interrupt, Owner};
 use tailsight_trace::event::NET_RX;
 
 use crate::cause::How;
@@ -9,7 +9,7 @@ use crate::rows::attribution::Occurrence;
 
 /// Whether the time was spent in a handler that followed an interrupt, and not on a packet of the application itself.
 pub fn is_interrupt(owner: &Owner) -> bool {
-    let handler = |f: &Frame| matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd);
+    let handler = |f: &Frame| f.is_interrupt(Interrupt::OtherCore);
     let softirq = |f: &Frame| matches!(f, Frame::Softirq { vec, inline: false } if *vec != NET_RX);
     owner.frames.iter().any(|f| handler(f) || softirq(f))
         && !owner.frames.iter().any(|f| matches!(f, Frame::Packet { own: true, .. }))

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::messages::reorder::sort_pairs;
-use tailsight_lifetime::{Context, Frame, Leg, Message, Owner};
+use tailsight_lifetime::{Context, Frame, Interrupt, Leg, Message, Owner};
 
 /// Most ids of messages ahead that are listed for one message.
 const AHEAD: usize = 16;
@@ -13,7 +13,7 @@ const AHEAD: usize = 16;
 pub fn is_other_message(owner: &Owner) -> bool {
     let foreign_packet = |f: &Frame| matches!(f, Frame::Packet { own: false, .. });
     let serving = matches!(owner.context, Context::Sibling { .. }) && owner.frames.contains(&Frame::Serving);
-    let handler = |f: &Frame| matches!(f, Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd);
+    let handler = |f: &Frame| f.is_interrupt(Interrupt::OtherCore);
     ((owner.context == Context::Ahead || serving) && !owner.frames.iter().any(handler))
         || owner.frames.last().is_some_and(foreign_packet)
 }

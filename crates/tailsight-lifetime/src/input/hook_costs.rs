@@ -4,9 +4,9 @@
 //! it was measured, including those that wrote nothing, minus the cost of an empty program. So the time taken from the server's is a
 //! lower bound.
 
-use tailsight_trace::Event;
 use tailsight_trace::event::{KINDS, Kind, VECTORS};
 use tailsight_trace::meta::{Hook, Traced};
+use tailsight_trace::{Event, fields};
 
 /// Nanoseconds a run, by event.
 #[derive(Clone, Debug)]
@@ -63,12 +63,15 @@ impl HookCosts {
 
     /// Of the run that wrote this event, ns.
     pub fn of_event(&self, kind: Kind, event: &Event) -> u16 {
-        let vector = |which: usize| self.vectors[which].get(usize::from(event.aux)).copied().unwrap_or(0);
+        let vector =
+            |which: usize| self.vectors[which].get(usize::from(fields::Vector::of(event).vector)).copied().unwrap_or(0);
+        let function =
+            |end: usize| self.functions.get(fields::Function::of(event).function as usize).map_or(0, |ns| ns[end]);
         match kind {
             Kind::VectorEntry => vector(0),
             Kind::VectorExit => vector(1),
-            Kind::FunctionBegin => self.functions.get(event.a_lo() as usize).map_or(0, |ns| ns[0]),
-            Kind::FunctionEnd => self.functions.get(event.a_lo() as usize).map_or(0, |ns| ns[1]),
+            Kind::FunctionBegin => function(0),
+            Kind::FunctionEnd => function(1),
             kind => self.by_kind[kind as usize],
         }
     }

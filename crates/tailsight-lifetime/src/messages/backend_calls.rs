@@ -11,7 +11,7 @@
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::tables::SocketRow;
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Event, FlowKey, fields};
 
 use crate::messages::Extra;
 use crate::messages::call_owner::{self, Question, Told, Whose};
@@ -217,7 +217,7 @@ impl Peers {
             self.on_shared += 1;
             return;
         }
-        if working.is_some_and(|working| passes_several_on(working, messages, event.c_lo())) {
+        if working.is_some_and(|working| passes_several_on(working, messages, fields::Send::of(event).bytes)) {
             connection.shared = true;
             self.connections.insert(key, connection);
         }

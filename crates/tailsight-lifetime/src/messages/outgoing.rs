@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::event::flow_flags;
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Event, FlowKey, fields};
 
 use crate::messages::{Extra, UncommonList};
 use crate::model::{Flow, Message, flags};
@@ -63,8 +63,15 @@ struct Retransmission {
     duplicates: u32,
 }
 
+/// The sequence number after the last byte of what was given to a device.
 fn end_of(event: &Event) -> u32 {
-    event.b_hi().wrapping_add(if event.aux & flow_flags::UDP == 0 { event.c_lo() } else { 0 })
+    let fields::Packet { flow, sequence, bytes, .. } = fields::Packet::of(event);
+    end(flow, sequence, bytes)
+}
+
+/// The same, of its parts. Datagrams have no sequence.
+fn end(flow: fields::Flow, sequence: u32, bytes: u32) -> u32 {
+    sequence.wrapping_add(if flow.flags & flow_flags::UDP == 0 { bytes } else { 0 })
 }
 
 impl Outgoing {
@@ -99,27 +106,29 @@ impl Outgoing {
     /// A segment was retransmitted.
     pub fn retransmitted(&mut self, event: &Event) {
         let out = self.flows.entry(FlowKey::of(event)).or_default();
-        out.client = event.aux & flow_flags::CLIENT != 0;
-        let repairs = event.aux & flow_flags::RECOVERY != 0;
-        out.retransmitted.push(Retransmission { at: event.ts, repairs, duplicates: event.c_hi() });
+        let fields::Retransmit { flow, duplicates, .. } = fields::Retransmit::of(event);
+        out.client = flow.flags & flow_flags::CLIENT != 0;
+        let repairs = flow.flags & flow_flags::RECOVERY != 0;
+        out.retransmitted.push(Retransmission { at: event.ts, repairs, duplicates });
     }
 
     /// The NIC stamped the packet that ends there: it left this host.
     pub fn left(&mut self, event: &Event) {
-        self.flows.entry(FlowKey::of(event)).or_default().stamped = Some(event.b_hi());
+        self.flows.entry(FlowKey::of(event)).or_default().stamped = Some(fields::SentStamp::of(event).end);
     }
 
     /// A packet was dropped on its way out. A driver that has given the kernel the NIC's stamp of a packet may let go of it in
     /// the way in which the kernel drops packets (igb, and others); that is none.
     pub fn dropped(&mut self, event: &Event) {
         let out = self.flows.entry(FlowKey::of(event)).or_default();
-        if out.stamped == Some(end_of(event)) {
+        let fields::Drop { flow, sequence, bytes, reason } = fields::Drop::of(event);
+        if out.stamped == Some(end(flow, sequence, bytes)) {
             out.stamped = None;
             return;
         }
-        out.dropped.push((event.ts, event.c_hi()));
-        if event.aux & flow_flags::CLIENT == 0 {
-            *self.counts.dropped.entry(event.c_hi()).or_default() += 1;
+        out.dropped.push((event.ts, reason));
+        if flow.flags & flow_flags::CLIENT == 0 {
+            *self.counts.dropped.entry(reason).or_default() += 1;
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use tailsight_trace::Event;
+use tailsight_trace::{Event, fields};
 
 use super::{Extra, Found, RecvCall, sequence_diff};
 use crate::messages::nic::Stamp;
@@ -74,24 +74,25 @@ const EARLY_WITHIN_NS: u64 = 1_000_000_000;
 impl Receiver {
     /// A packet before protocol processing (RxNapi, RxBacklog).
     pub fn early(&mut self, event: &Event, cpu: u16) {
-        let (seq, len) = (event.b_hi(), event.c_lo());
+        let fields::Packet { sequence: seq, bytes: len, ifindex, .. } = fields::Packet::of(event);
         if len == 0 {
             return;
         }
         if self.early.len() == EARLY_LIMIT {
             self.early.pop_front();
         }
-        let (ifindex, nic) = (event.c_hi(), Stamp::default());
+        let nic = Stamp::default();
         self.early.push_back(Early { seq, end: seq.wrapping_add(len), ifindex, ts: event.ts, cpu, nic });
     }
 
     /// The NIC's stamp of the packet of that event on that core.
     pub fn stamped(&mut self, event: &Event, cpu: u16, stamp: Stamp) {
         let it = |ts: u64, at: u16| ts == event.ts && at == cpu;
-        if let Some(early) = self.early.iter_mut().rev().find(|e| it(e.ts, e.cpu) && e.seq == event.b_hi()) {
+        let fields::Packet { sequence, bytes, .. } = fields::Packet::of(event);
+        if let Some(early) = self.early.iter_mut().rev().find(|e| it(e.ts, e.cpu) && e.seq == sequence) {
             early.nic = stamp;
         }
-        let end = event.b_hi().wrapping_add(event.c_lo());
+        let end = sequence.wrapping_add(bytes);
         let of = |p: &&mut Pending| it(p.stack_ns, p.stack_cpu) && p.nic.ns == 0 && sequence_diff(end, p.end) >= 0;
         self.pending.iter_mut().rev().take(STAMPED_WITHIN).filter(of).for_each(|p| p.nic = stamp);
     }
@@ -103,7 +104,7 @@ impl Receiver {
 
     /// The same, and where its first bytes are kept.
     pub fn captured(&mut self, event: &Event, cpu: u16, capture: u32) {
-        let (seq, len, ifindex) = (event.b_hi(), event.c_lo(), event.c_hi());
+        let fields::Packet { sequence: seq, bytes: len, ifindex, .. } = fields::Packet::of(event);
         if len == 0 {
             return;
         }
@@ -224,7 +225,7 @@ impl Receiver {
 
     /// The socket was made readable up to `rcv_nxt`.
     pub fn handoff(&mut self, event: &Event, cpu: u16) {
-        let upto = event.b_hi();
+        let upto = fields::Handoff::of(event).rcv_nxt;
         while let Some(p) = self.pending.get_mut(self.handed) {
             if sequence_diff(p.end, upto) > 0 {
                 break;
@@ -239,7 +240,7 @@ impl Receiver {
 
     /// A packet of the flow was dropped.
     pub fn dropped(&mut self, event: &Event) {
-        let seq = event.b_hi();
+        let seq = fields::Drop::of(event).sequence;
         if let Some(p) = self.pending.iter_mut().find(|p| p.seq == seq && p.handoff_ns == 0) {
             p.dropped = true;
         }
@@ -247,7 +248,7 @@ impl Receiver {
 
     /// A receive call returned bytes up to `copied_seq`. Returns the range of new messages in `found`.
     pub fn recv(&mut self, event: &Event, call: RecvCall, flow: u32, found: &mut Found) -> std::ops::Range<u32> {
-        let upto = event.b_hi();
+        let upto = fields::Recv::of(event).copied_seq;
         let first = found.messages.len() as u32;
         while let Some(p) = self.pending.front() {
             if sequence_diff(p.end, upto) > 0 {

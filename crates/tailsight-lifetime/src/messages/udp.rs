@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Event, FlowKey, fields};
 
 use super::{Extra, Found, RecvCall};
 use crate::messages::nic::Stamp;
@@ -69,7 +69,8 @@ impl Datagrams {
         if queue.len() == LIMIT {
             queue.pop_front();
         }
-        queue.push_back(Early { ts: event.ts, cpu, bytes: event.c_lo(), ifindex: event.c_hi(), nic: Stamp::default() });
+        let fields::Packet { bytes, ifindex, .. } = fields::Packet::of(event);
+        queue.push_back(Early { ts: event.ts, cpu, bytes, ifindex, nic: Stamp::default() });
     }
 
     /// The NIC's stamp of the packet of that event on that core.
@@ -104,7 +105,7 @@ impl Datagrams {
     /// A packet in protocol processing.
     pub fn stack(&mut self, event: &Event, cpu: u16, found: &mut Found) {
         let key = FlowKey::of(event);
-        let (bytes, ifindex) = (event.c_lo(), event.c_hi());
+        let fields::Packet { bytes, ifindex, .. } = fields::Packet::of(event);
         let first = self.first_sight(key, bytes, ifindex);
         let arriving = self.arriving.entry(key.local_port()).or_default();
         while arriving.len() >= LIMIT
@@ -150,7 +151,7 @@ impl Datagrams {
 
     /// A packet was dropped: the one that this core saw last, before or in protocol processing.
     pub fn dropped(&mut self, event: &Event, cpu: u16, found: &mut Found) {
-        let (key, bytes) = (FlowKey::of(event), event.c_lo());
+        let (key, bytes) = (FlowKey::of(event), fields::Drop::of(event).bytes);
         let arriving = self.arriving.entry(key.local_port()).or_default();
         let last = arriving.iter().rposition(|d| d.key == key && d.bytes == bytes && d.stack_cpu == cpu && !d.taken);
         let queue = self.early.entry(key).or_default();
@@ -183,7 +184,7 @@ impl Datagrams {
             !stale
         });
         if !datagram.taken {
-            self.queued.entry(event.c_lo()).or_default().push_back((datagram, event.ts, cpu));
+            self.queued.entry(fields::Handoff::of(event).cookie).or_default().push_back((datagram, event.ts, cpu));
         }
     }
 
@@ -191,8 +192,8 @@ impl Datagrams {
     /// several threads read one socket, their events may come in another order than their reads. Without one of that
     /// size it is the first (the caller's buffer was smaller).
     fn take(&mut self, event: &Event, found: &mut Found) -> Option<(Datagram, Option<(u64, u16)>)> {
-        let bytes = event.c_lo();
-        let queue = self.queued.entry(event.c_hi()).or_default();
+        let fields::Recv { bytes, cookie, .. } = fields::Recv::of(event);
+        let queue = self.queued.entry(cookie).or_default();
         let same_size = queue.iter().position(|(d, ..)| d.bytes == bytes);
         if same_size.is_none() {
             // One that is not announced yet: the newest, older ones without a hand-off were dropped.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use tailsight_kernel::syscalls::{NO_SYSCALL, name as syscall_name};
 use tailsight_trace::FlowKey;
 
-pub use frame::{Frame, FrameKind, NamedFrame};
+pub use frame::{Frame, FrameKind, Interrupt, NamedFrame};
 pub use owner::{Context, Owner, OwnerId, Part, PathSpan, Role, Who};
 pub use rule::{Rule, Without};
 

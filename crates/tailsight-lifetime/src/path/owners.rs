@@ -5,9 +5,9 @@
 use rustc_hash::FxHashMap;
 
 use crate::input::Names;
-use crate::model::{Context, Frame, Owner, OwnerId, Who};
+use crate::model::{Context, Frame, Interrupt, Owner, OwnerId, Who};
 use crate::scan::Scan;
-use crate::timelines::threads::{Sleep, is_interrupt_level};
+use crate::timelines::threads::Sleep;
 use crate::timelines::tree::NodeId;
 
 /// Owners, made once each.
@@ -95,7 +95,7 @@ impl Owners {
         if seen == Seen::Serving && matches!(context, Context::Sibling { .. }) {
             frames.insert(0, Frame::Serving);
         }
-        let told = |f: &Frame| is_interrupt_level(*f) || *f == Frame::Stolen;
+        let told = |f: &Frame| f.is_interrupt(Interrupt::Packet) || *f == Frame::Stolen;
         if seen == Seen::WakePending && tid == 0 && !frames.iter().any(told) {
             frames.push(Frame::WakePending);
         }

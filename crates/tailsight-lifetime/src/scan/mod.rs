@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::event::{Kind, flow_flags};
-use tailsight_trace::{Error, Event, FlowKey};
+use tailsight_trace::{Error, Event, FlowKey, fields};
 
 use connections::Connections;
 use losses::Losses;
@@ -274,7 +274,9 @@ impl Scanner<'_> {
             Kind::TxQueue => self.outgoing.queued(event),
             Kind::TxDriver => self.xmit(cpu, event),
             Kind::TcpRetransmit => self.outgoing.retransmitted(event),
-            Kind::NumaMove => self.numa_moves += u64::from(self.facts.names.is_target(event.a_lo())),
+            Kind::NumaMove => {
+                self.numa_moves += u64::from(self.facts.names.is_target(fields::Move::of(event).moved_tid))
+            }
             Kind::Recv => self.recv(cpu, event),
             // Inside the copy loop: the first event of a call is its start.
             Kind::SendBegin => {
@@ -285,8 +287,8 @@ impl Scanner<'_> {
             // A handler cannot wait for a page: what faults in one is a copy that gives up, such as that of a sample's stack.
             Kind::FaultKernel if self.is_interrupted(cpu) => {}
             Kind::FaultUser | Kind::FaultKernel => self.faults.fault(event),
-            Kind::SyscallEnter => self.busy_periods.enters(event.tid, event.a as u32, event.ts),
-            Kind::SchedSwitch if event.c_lo() != 0 => self.slept(event),
+            Kind::SyscallEnter => self.busy_periods.enters(event.tid, fields::Call::of(event).nr, event.ts),
+            Kind::SchedSwitch if fields::Switch::of(event).call != 0 => self.slept(event),
             _ => {}
         }
         if self.asks || kind == Kind::PeerReady {

@@ -4,7 +4,7 @@ use tailsight_kernel::syscalls::{polls, waits_for_work};
 use tailsight_protocol::frame::memcached_datagram;
 use tailsight_protocol::{Class, Protocol};
 use tailsight_trace::event::{flow_flags, switch_flags};
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Event, FlowKey, fields};
 
 use super::{Scanner, Turn, index_of};
 use crate::messages::RecvCall;
@@ -17,7 +17,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn stamped(&mut self, cpu: u16, event: &Event) {
         let Some(packet) = self.arrived.get_mut(usize::from(cpu)).and_then(Option::take) else { return };
-        match self.facts.nic.place(packet.c_hi(), event.a, packet.ts) {
+        match self.facts.nic.place(fields::Packet::of(&packet).ifindex, fields::Stamp::of(event).nic_ns, packet.ts) {
             Err(why) => self.nic.refuse(false, why),
             Ok(stamp) if packet.aux & flow_flags::UDP != 0 => self.datagrams.stamped(&packet, cpu, stamp),
             Ok(stamp) => {
@@ -51,8 +51,9 @@ impl Scanner<'_> {
             return;
         }
         self.arrived(cpu, Some(event));
+        let packet = fields::Packet::of(event);
         let capture = match &mut self.captures {
-            Some((_, captures)) if event.c_lo() > 0 => captures.begin(cpu, event, false),
+            Some((_, captures)) if packet.bytes > 0 => captures.begin(cpu, event, false),
             _ => 0,
         };
         if event.aux & flow_flags::UDP != 0 {
@@ -64,9 +65,9 @@ impl Scanner<'_> {
             let flow = self.tcp.entry(FlowKey::of(event)).or_default();
             if event.aux & flow_flags::SYN != 0 {
                 self.connections.opened(FlowKey::of(event));
-                flow.opened(event.b_hi(), &mut self.found);
+                flow.opened(packet.sequence, &mut self.found);
             }
-            if event.c_lo() > 0 {
+            if packet.bytes > 0 {
                 flow.segments.take(event);
             }
             flow.receiver.captured(event, cpu, capture);
@@ -99,11 +100,12 @@ impl Scanner<'_> {
             let (flow_index, flows) = (&mut self.flow_index, &mut self.flows);
             let mut index = |key| index_of(flow_index, flows, key);
             self.connections.received_datagram(tid);
+            let cookie = fields::Recv::of(event).cookie;
             let range = self.datagrams.recv(event, call, &mut index, &mut self.found);
             for message in range.clone() {
                 let id = self.datagram_class(message);
                 let key = self.flows[self.found.messages[message as usize].flow as usize].key;
-                self.udp_replies.received(key, event.c_hi(), message, id, &mut self.found);
+                self.udp_replies.received(key, cookie, message, id, &mut self.found);
             }
             range
         } else {
@@ -186,11 +188,12 @@ impl Scanner<'_> {
     /// A thread of the target falls asleep.
     #[inline(never)]
     pub(super) fn slept(&mut self, event: &Event) {
-        let (tid, nr, ts) = (event.a_lo(), event.c_lo(), event.ts);
+        let fields::Switch { flags, previous_tid: tid, state, call: nr, stack, .. } = fields::Switch::of(event);
+        let ts = event.ts;
         self.doing.entry(tid).or_default().last_send = None;
         let for_work = nr != u32::MAX && waits_for_work(nr - 1);
         // Waiting for a disk or for the kernel, the thread is still at what it does.
-        if event.b_lo() & 2 == 0 && event.aux & switch_flags::IO_WAIT == 0 {
+        if state & 2 == 0 && flags & switch_flags::IO_WAIT == 0 {
             self.peers.slept(tid, ts, for_work);
         }
         if nr != u32::MAX {
@@ -198,8 +201,8 @@ impl Scanner<'_> {
                 self.polled.insert(tid);
             }
             let facts = self.facts;
-            let stack = || facts.symbols.get(facts.names.stack(event.c_hi()) as usize).map(String::as_str);
-            match self.busy_periods.slept(tid, nr - 1, ts, (event.c_hi(), stack)) {
+            let functions = || facts.symbols.get(facts.names.stack(stack) as usize).map(String::as_str);
+            match self.busy_periods.slept(tid, nr - 1, ts, (stack, functions)) {
                 Wait::Work => self.doing.entry(tid).or_default().turned = Turn { at: ts, of: None },
                 Wait::Data => self.connections.waits(tid, ts),
                 Wait::Other => {}

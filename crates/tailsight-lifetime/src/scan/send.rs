@@ -3,7 +3,7 @@
 use tailsight_protocol::Protocol;
 use tailsight_protocol::frame::{UdpFrame, memcached_datagram};
 use tailsight_trace::event::{Kind, flow_flags};
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Event, FlowKey, fields};
 
 use super::{Scanner, index_of};
 use crate::messages::nic::Stamp;
@@ -43,6 +43,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn sent(&mut self, event: &Event) {
         let (tid, key) = (event.tid, FlowKey::of(event));
+        let fields::Send { write_seq, bytes, cookie, .. } = fields::Send::of(event);
         // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
         // A port that became the target's while recording is one that it serves.
         let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
@@ -59,7 +60,7 @@ impl Scanner<'_> {
             entered: begun.or(queued).unwrap_or(event.ts),
             ts: event.ts,
             tid,
-            end: event.b_hi(),
+            end: write_seq,
             ..SendCall::default()
         };
         self.outgoing.sent(key, event);
@@ -77,7 +78,7 @@ impl Scanner<'_> {
             let connected = (key.remote_port() != 0).then_some(key);
             let to = xmit.map(|x| x.1.key).or(dropped.map(|x| x.1)).or(connected);
             let reply = xmit.and_then(|(_, packet)| self.datagram_frame(&packet));
-            let sent = (event.c_hi(), event.c_lo());
+            let sent = (cookie, bytes);
             if !self.udp_replies.sent((call, turn.at), sent, (to, dropped.is_some()), reply, &mut self.found) {
                 self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
@@ -91,7 +92,7 @@ impl Scanner<'_> {
         let call = SendCall { full, resumes, ..call };
         if let Some(framed) = &mut flow.framed {
             (flow.sent_ns, flow.full) = (event.ts, full);
-            return framed.sent(call, event.c_lo(), &mut self.found);
+            return framed.sent(call, bytes, &mut self.found);
         }
         // Unasked: nobody waits, and it is no more of the last reply, for its thread had turned to other work since that
         // was taken whole. The first send of a connection that was open before may answer what came before the recording.
@@ -116,7 +117,7 @@ impl Scanner<'_> {
     /// A send call that answers no message. Returns its index, as [`crate::messages::Found::send`] does.
     fn unasked(&mut self, kind: SentKind, call: SendCall, event: &Event, key: FlowKey) -> u32 {
         let flow = index_of(&mut self.flow_index, &mut self.flows, key);
-        let message = Message { flow, bytes: event.c_lo(), tid: event.tid, ..Message::default() };
+        let message = Message { flow, bytes: fields::Send::of(event).bytes, tid: event.tid, ..Message::default() };
         let index = self.found.send(kind, message);
         match kind {
             _ if key.is_udp() => Replies::default().unasked(call, index, &mut self.found),
@@ -130,8 +131,8 @@ impl Scanner<'_> {
     pub(super) fn xmit(&mut self, cpu: u16, event: &Event) {
         self.outgoing.driver(event);
         let key = FlowKey::of(event);
-        let begin = event.b_hi();
-        let packet = Packet { begin, end: begin.wrapping_add(event.c_lo()), ts: event.ts, cpu };
+        let fields::Packet { sequence: begin, bytes, ifindex, .. } = fields::Packet::of(event);
+        let packet = Packet { begin, end: begin.wrapping_add(bytes), ts: event.ts, cpu };
         let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
         if asks && !key.is_udp() {
             // The first packet comes before the event of the call that it is in.
@@ -150,7 +151,7 @@ impl Scanner<'_> {
                 self.in_call(event.tid, datagram);
             }
         } else if let Some(flow) = self.tcp.get_mut(&key) {
-            flow.ifindex = event.c_hi();
+            flow.ifindex = ifindex;
             if id != 0 {
                 return; // framed when its payload is there
             }
@@ -216,7 +217,7 @@ impl Scanner<'_> {
         self.outgoing.dropped(event);
         let key = FlowKey::of(event);
         if key.is_udp() && self.is_interrupted(cpu) {
-            self.udp_replies.dropped(key, event.ts, event.c_lo(), &mut self.found);
+            self.udp_replies.dropped(key, event.ts, fields::Drop::of(event).bytes, &mut self.found);
         } else if key.is_udp() {
             self.udp_dropped.insert(event.tid, (event.ts, key));
         }
@@ -228,8 +229,9 @@ impl Scanner<'_> {
         let Some((index, ifindex)) = self.tcp.get(&FlowKey::of(event)).and_then(|f| Some((f.index?, f.ifindex))) else {
             return;
         };
-        match self.facts.nic.place(ifindex, event.c, event.ts) {
-            Ok(stamp) => self.sent_stamps.entry((index, event.b_hi())).or_default().push(stamp),
+        let fields::SentStamp { end, nic_ns, .. } = fields::SentStamp::of(event);
+        match self.facts.nic.place(ifindex, nic_ns, event.ts) {
+            Ok(stamp) => self.sent_stamps.entry((index, end)).or_default().push(stamp),
             Err(why) => self.nic.refuse(true, why),
         }
     }

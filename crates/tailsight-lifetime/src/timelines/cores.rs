@@ -5,8 +5,8 @@
 
 use std::cmp::Reverse;
 
-use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags, function_flags};
+use tailsight_trace::{Event, fields};
 
 use crate::model::Frame;
 use crate::timelines::threads::{MAX_FUNCTIONS, Threads};
@@ -129,9 +129,12 @@ impl Core {
             Kind::SchedSwitch | Kind::SyscallEnter | Kind::SyscallExit | Kind::WorkStart | Kind::WorkEnd => {
                 self.turn(tree, threads, kind, event);
             }
-            Kind::ReclaimBegin => self.begin(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
-            Kind::ReclaimEnd => self.end(tree, threads, event, Frame::Reclaim { which: event.aux as u8 }),
-            Kind::MigrateBegin => self.begin(tree, threads, event, Frame::Migrate { why: event.a as u8 }),
+            Kind::ReclaimBegin => self.begin(tree, threads, event, reclaim(event)),
+            Kind::ReclaimEnd => self.end(tree, threads, event, reclaim(event)),
+            Kind::MigrateBegin => {
+                let why = fields::Migrating::of(event).reason;
+                self.begin(tree, threads, event, Frame::Migrate { why });
+            }
             Kind::MigratePages => {
                 if let Some(frame) = threads.innermost(event.tid, |f| matches!(f, Frame::Migrate { .. })) {
                     self.end(tree, threads, event, frame);
@@ -142,12 +145,13 @@ impl Core {
             Kind::ContentionBegin => self.begin(tree, threads, event, Frame::KernelLock),
             Kind::ContentionEnd => self.end(tree, threads, event, Frame::KernelLock),
             Kind::FunctionBegin | Kind::FunctionEnd | Kind::RoutineSwitch => self.function(tree, threads, kind, event),
-            Kind::Steal => self.stolen(tree, event.a),
+            Kind::Steal => self.stolen(tree, fields::Stolen::of(event).since_last_ns),
             Kind::RxStack if tree.within(self.node).net_rx => self.packet(tree, threads, event),
-            Kind::CpuIdle if event.a as u32 == u32::MAX => {
-                self.pop(tree, event.ts, |f| matches!(f, Frame::IdleState { .. }));
-            }
-            Kind::CpuIdle if event.tid == 0 => self.push(tree, event.ts, Frame::IdleState { state: event.a as u8 }),
+            Kind::CpuIdle => match fields::Idle::of(event).state {
+                u32::MAX => self.pop(tree, event.ts, |f| matches!(f, Frame::IdleState { .. })),
+                state if event.tid == 0 => self.push(tree, event.ts, Frame::IdleState { state: state as u8 }),
+                _ => {}
+            },
             // A boundary that busy periods may need when system calls are not recorded; a leg's, for what the hooks took.
             Kind::Recv | Kind::Send | Kind::SendBegin => self.enter(event.ts, self.node, false),
             _ => interrupt_ends = self.interrupt(tree, threads, kind, event),
@@ -172,14 +176,14 @@ impl Core {
     /// Another task runs, or the task is in another system call or work item.
     fn turn(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
         let frame = match kind {
-            Kind::SyscallEnter => Some(Frame::Syscall { nr: event.a as u32 }),
-            Kind::WorkStart => Some(Frame::Work { symbol: event.a as u32 }),
+            Kind::SyscallEnter => Some(Frame::Syscall { nr: fields::Call::of(event).nr }),
+            Kind::WorkStart => Some(Frame::Work { symbol: fields::Work::of(event).function as u32 }),
             _ => None,
         };
         let node = if kind == Kind::SchedSwitch {
             // The probe looked at the steal clock just before.
             self.quiet.clear();
-            threads.base(tree, event.a_hi())
+            threads.base(tree, fields::Switch::of(event).next_tid)
         } else {
             threads.set_frame(event.tid, frame, event.ts);
             if frame.is_some() { threads.base(tree, event.tid) } else { tree.task(event.tid) }
@@ -199,23 +203,24 @@ impl Core {
                 // A softirq that follows an interrupt is nobody's doing; one that starts in process context was
                 // caused by the task itself. Idle and ksoftirqd only ever run what interrupts left.
                 let caused = event.tid != 0 && !self.after_interrupt && !threads.is_ksoftirqd(event.tid);
-                self.push(tree, ts, Frame::Softirq { vec: event.a as u8, inline: caused });
+                let vec = fields::Softirq::of(event).vector;
+                self.push(tree, ts, Frame::Softirq { vec, inline: caused });
             }
             Kind::SoftirqExit => {
-                let vec = event.a as u8;
+                let vec = fields::Softirq::of(event).vector;
                 let was_inline = tree.within(self.node).inline_softirq;
                 self.pop(tree, ts, |f| matches!(f, Frame::Softirq { vec: v, .. } if v == vec));
                 return !was_inline;
             }
-            Kind::IrqEntry => self.push(tree, ts, Frame::Irq { irq: event.a as u32 }),
+            Kind::IrqEntry => self.push(tree, ts, Frame::Irq { irq: fields::Handler::of(event).irq }),
             Kind::IrqExit => {
-                let irq = event.a as u32;
+                let irq = fields::Irq::of(event).irq;
                 self.pop(tree, ts, |f| f == Frame::Irq { irq });
                 return true;
             }
-            Kind::VectorEntry => self.push(tree, ts, Frame::Vector { which: event.aux }),
+            Kind::VectorEntry => self.push(tree, ts, Frame::Vector { which: fields::Vector::of(event).vector }),
             Kind::VectorExit => {
-                let which = event.aux;
+                let which = fields::Vector::of(event).vector;
                 if which == LOCAL_TIMER {
                     self.quiet.clear();
                 }
@@ -231,9 +236,9 @@ impl Core {
 
     /// A NET_RX softirq goes on to another packet.
     fn packet(&mut self, tree: &mut Tree, threads: &Threads, event: &Event) {
-        let own = event.aux & flow_flags::FOREIGN == 0;
-        let (local, remote) = ((event.b_lo() >> 16) as u16, event.b_lo() as u16);
-        let port = if own { local } else { local.min(remote) };
+        let flow = fields::Packet::of(event).flow;
+        let own = flow.flags & flow_flags::FOREIGN == 0;
+        let port = if own { flow.local_port } else { flow.local_port.min(flow.remote_port) };
         self.node = self.without_packet(tree);
         let app = threads.service(port);
         self.push(tree, event.ts, Frame::Packet { own, port, app });
@@ -261,12 +266,15 @@ impl Core {
 
     /// A traced function begins or ends. Those that were switched off are left out: they have no symbol.
     fn function(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
-        let symbol = threads.names().function(event.a_lo());
         if kind == Kind::RoutineSwitch {
-            threads.turn_to_routine(event.tid, event.b);
-        } else if symbol == 0 {
+            threads.turn_to_routine(event.tid, fields::Goroutine::of(event).goroutine);
+            return self.runs(tree, threads, kind, event);
+        }
+        let fields::Function { flags, function, position, goroutine } = fields::Function::of(event);
+        let symbol = threads.names().function(function);
+        if symbol == 0 {
             return;
-        } else if event.aux & function_flags::KERNEL != 0 {
+        } else if flags & function_flags::KERNEL != 0 {
             let frame = Frame::Function { symbol, kernel: true };
             // What an interrupt runs is no thread's, and the idle task is one on each core.
             let of_core = event.tid == 0 || tree.within(self.node).interrupt;
@@ -278,11 +286,15 @@ impl Core {
                 _ => self.end(tree, threads, event, frame),
             };
         } else if kind == Kind::FunctionBegin {
-            threads.enter_function(event.tid, symbol, event.a_hi(), event.b);
+            threads.enter_function(event.tid, symbol, position, goroutine);
         } else {
-            threads.leave_function(event.tid, symbol, event.a_hi(), event.b);
+            threads.leave_function(event.tid, symbol, position, goroutine);
         }
-        // Whatever the core was in: the program runs now.
+        self.runs(tree, threads, kind, event);
+    }
+
+    /// Whatever the core was in: the program runs now.
+    fn runs(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
         let node = threads.base(tree, event.tid);
         self.enter(event.ts, node, kind == Kind::FunctionBegin);
     }
@@ -408,6 +420,10 @@ impl Core {
 /// The order of intervals: of equally long ones the earlier first.
 fn longest_first(&(from, to): &(u64, u64)) -> (Reverse<u64>, u64) {
     (Reverse(to - from), from)
+}
+
+fn reclaim(event: &Event) -> Frame {
+    Frame::Reclaim { which: fields::Reclaim::of(event).which }
 }
 
 /// Events that may stand between an interrupt's end and the softirq it raised.

@@ -1,9 +1,8 @@
 //! Thread timelines: for each thread of the target, when it ran and where, waited for a core, or slept, and who woke it.
 
 use rustc_hash::FxHashMap;
-use tailsight_trace::Event;
-use tailsight_trace::event::switch_flags::PLACE_SHIFT;
 use tailsight_trace::event::{Kind, SOFTIRQS, VECTORS, switch_flags};
+use tailsight_trace::{Event, fields};
 
 use crate::input::Names;
 use crate::model::{Frame, NO_SYSCALL};
@@ -466,9 +465,10 @@ impl Threads {
         let ts = event.ts;
         match kind {
             Kind::SchedSwitch => {
-                self.switch_out(event.a_lo(), cpu, event);
-                let idle = self.idle_until(cpu, event);
-                if let Some(thread) = self.of_target(event.a_hi()) {
+                let switch = fields::Switch::of(event);
+                self.switch_out(switch, cpu, ts);
+                let idle = self.idle_until(switch, cpu, ts);
+                if let Some(thread) = self.of_target(switch.next_tid) {
                     thread.early_wake = None;
                     if thread.intervals.is_empty() && idle > 0 && !thread.moved {
                         thread.kept_from = Some((cpu, idle));
@@ -479,10 +479,11 @@ impl Threads {
             Kind::SchedWaking => {
                 let interrupt = event.tid == 0 || tree.within(node).interrupt;
                 let ready = if interrupt { self.ready } else { 0 };
-                if let Some(thread) = self.of_target(event.a_lo()) {
+                let waking = fields::Waking::of(event);
+                if let Some(thread) = self.of_target(waking.woken_tid) {
                     let timer = tree.top(node).is_some_and(is_timer);
                     let waker = Waker { tid: event.tid, cpu, interrupt, ready, timer };
-                    let queue = event.a_hi() as u16;
+                    let queue = waking.last_cpu as u16;
                     match thread.last() {
                         State::Sleeping { .. } | State::Unknown => {
                             // Woken, and never seen before: it has slept since before the recording.
@@ -497,8 +498,17 @@ impl Threads {
                 }
             }
             Kind::SchedMigrate | Kind::SchedWakeup => {
-                let to = if kind == Kind::SchedMigrate { event.b_hi() } else { event.a_hi() } as u16;
-                if let Some(thread) = self.of_target(event.a_lo()) {
+                let (tid, to) = match kind {
+                    Kind::SchedMigrate => {
+                        let moves = fields::Move::of(event);
+                        (moves.moved_tid, moves.to_cpu as u16)
+                    }
+                    _ => {
+                        let wakeup = fields::Wakeup::of(event);
+                        (wakeup.woken_tid, wakeup.target_cpu as u16)
+                    }
+                };
+                if let Some(thread) = self.of_target(tid) {
                     match thread.last() {
                         State::Runnable { cpu, throttled } if cpu != to => {
                             thread.enter(ts, State::Runnable { cpu: to, throttled }, None);
@@ -508,10 +518,10 @@ impl Threads {
                     }
                 }
             }
-            Kind::TaskFork if self.names.is_target(event.a_lo()) => {
+            Kind::TaskFork if self.names.is_target(fields::Task::of(event).task_tid) => {
                 // Its maker made it runnable; before that, what was to become its work was its maker's.
                 let maker = Waker { tid: event.tid, cpu, interrupt: false, ready: 0, timer: false };
-                if let Some(thread) = self.of_target(event.a_lo()) {
+                if let Some(thread) = self.of_target(fields::Task::of(event).task_tid) {
                     thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(maker));
                 }
             }
@@ -528,44 +538,41 @@ impl Threads {
     }
 
     /// Until when a core was last idle, at a switch of it: now, if it was until now; 0: not since the recording began.
-    fn idle_until(&mut self, cpu: u16, event: &Event) -> u64 {
+    fn idle_until(&mut self, switch: fields::Switch, cpu: u16, ts: u64) -> u64 {
         let cpu = usize::from(cpu);
         if cpu >= self.idle.len() {
             self.idle.resize(cpu + 1, 0);
         }
-        if event.a_lo() == 0 {
-            self.idle[cpu] = event.ts;
+        if switch.previous_tid == 0 {
+            self.idle[cpu] = ts;
         }
         self.idle[cpu]
     }
 
-    fn switch_out(&mut self, tid: u32, cpu: u16, event: &Event) {
-        let stack = self.names.stack(event.c_hi());
+    fn switch_out(&mut self, switch: fields::Switch, cpu: u16, ts: u64) {
+        let fields::Switch { flags, previous_tid: tid, state, .. } = switch;
+        let stack = self.names.stack(switch.stack);
         let known = self.known(tid);
         if !known.target {
             return;
         }
         // Registers at the switch say it; runs of older recorders have the system calls' own events.
-        let nr = match (event.c_lo(), known.frames.first()) {
+        let nr = match (switch.call, known.frames.first()) {
             (u32::MAX, _) => NO_SYSCALL,
             (0, Some(&Frame::Syscall { nr })) => nr,
             (0, _) => u32::MAX,
             (nr, _) => nr - 1,
         };
         let function = known.functions.last().map_or(0, |f| f.symbol);
-        let place = self.names.place(event.aux >> PLACE_SHIFT);
+        let place = self.names.place(switch.place);
         let known = self.known(tid);
-        let doing = known.frames.last().copied().filter(|f| {
-            matches!(f, Frame::Reclaim { .. } | Frame::FileSync | Frame::KernelLock | Frame::Migrate { .. })
-        });
+        let doing = known.frames.last().copied().filter(Frame::may_sleep);
         let thread = &mut known.timeline;
-        let ts = event.ts;
-        let state = event.b_lo();
         if thread.intervals.is_empty() {
             thread.enter(0, State::Running { cpu }, None);
         }
-        if state == 0 || event.aux & switch_flags::PREEMPTED != 0 {
-            let throttled = event.aux & switch_flags::THROTTLED != 0;
+        if state == 0 || flags & switch_flags::PREEMPTED != 0 {
+            let throttled = flags & switch_flags::THROTTLED != 0;
             thread.enter(ts, State::Runnable { cpu, throttled }, None);
             return;
         }
@@ -573,7 +580,7 @@ impl Threads {
             nr,
             uninterruptible: state & TASK_UNINTERRUPTIBLE != 0,
             stopped: state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN) != 0,
-            io: event.aux & switch_flags::IO_WAIT != 0,
+            io: flags & switch_flags::IO_WAIT != 0,
             stack,
             doing,
             function,
@@ -586,14 +593,6 @@ impl Threads {
             thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(waker));
         }
     }
-}
-
-/// A frame that interrupts the current thread.
-pub fn is_interrupt_level(frame: Frame) -> bool {
-    matches!(
-        frame,
-        Frame::Softirq { .. } | Frame::Irq { .. } | Frame::Vector { .. } | Frame::Packet { .. } | Frame::Csd
-    )
 }
 
 /// A timer's interrupt, or the softirq that runs timers.

@@ -5,8 +5,7 @@
 use rustc_hash::FxHashMap;
 use tailsight_trace::event::NET_RX;
 
-use crate::model::Frame;
-use crate::timelines::threads::is_interrupt_level;
+use crate::model::{Frame, Interrupt};
 
 /// A node of the tree.
 pub type NodeId = u32;
@@ -45,7 +44,7 @@ pub struct Within {
 impl Within {
     fn and(self, frame: Frame) -> Within {
         Within {
-            interrupt: self.interrupt || is_interrupt_level(frame),
+            interrupt: self.interrupt || frame.is_interrupt(Interrupt::Packet),
             net_rx: self.net_rx || matches!(frame, Frame::Softirq { vec: NET_RX, .. }),
             inline_softirq: self.inline_softirq || matches!(frame, Frame::Softirq { inline: true, .. }),
         }

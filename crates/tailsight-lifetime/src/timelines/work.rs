@@ -8,10 +8,9 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::model::Frame;
+use crate::model::{Frame, Interrupt};
 use crate::scan::Scan;
 use crate::timelines::cores::Core;
-use crate::timelines::threads::is_interrupt_level;
 use crate::timelines::tree::NodeId;
 
 /// A thread that received messages.
@@ -156,7 +155,7 @@ fn kind(scan: &Scan, node: u32, places: &FxHashMap<u32, usize>) -> Kind {
     let thread = places.get(&tid).copied();
     let is_other = thread.is_none() && scan.threads.names().is_target(tid);
     // A device interrupt, a timer or another softirq on top of what is looked for is not part of it.
-    let innermost = frames.iter().rposition(|f| is_interrupt_level(*f)).map(|i| &frames[i..]);
+    let innermost = frames.iter().rposition(|f| f.is_interrupt(Interrupt::Packet)).map(|i| &frames[i..]);
     let packet = frames.iter().rev().find_map(|f| match f {
         Frame::Packet { own, .. } => Some(*own),
         _ => None,
@@ -165,7 +164,7 @@ fn kind(scan: &Scan, node: u32, places: &FxHashMap<u32, usize>) -> Kind {
         (None, _, Some(thread)) if frames.is_empty() => Kind::User(thread),
         (None, _, Some(thread)) => Kind::Kernel(thread),
         (None, _, None) if is_other => Kind::Other,
-        (Some([Frame::Irq { .. } | Frame::Vector { .. } | Frame::Csd, ..]), ..) => Kind::Nothing,
+        (Some([innermost, ..]), ..) if innermost.is_interrupt(Interrupt::OtherCore) => Kind::Nothing,
         (Some([Frame::Packet { own: true, .. }, ..]), ..) => Kind::OwnPacket,
         (Some(_), Some(true), _) if within.net_rx => Kind::OwnPacket,
         (Some(_), _, Some(thread)) if within.inline_softirq => Kind::Kernel(thread),

@@ -11,8 +11,8 @@ use tailsight_lifetime::partition::Legs;
 use tailsight_lifetime::path::Owners;
 use tailsight_lifetime::{Analysis, Incomplete, LEGS, Leg, Owner, Part, Role, RunContext, Who, scan};
 use tailsight_testbed::process::pin_thread;
-use tailsight_trace::Run;
 use tailsight_trace::read::CpuEvents;
+use tailsight_trace::{Run, fields};
 
 use crate::properties::check_partition;
 
@@ -217,7 +217,7 @@ fn golden_runs_name_nobody_else() {
     for entry in fs::read_dir(folder()).expect("golden runs").flatten() {
         let mut run = Run::open(&entry.path()).expect("a golden run");
         let named = run.events().expect("events").into_iter().flat_map(|c| c.events);
-        let renamed = named.filter(|e| matches!(e.kind, 5 | 6 | 8)).map(|e| e.text());
+        let renamed = named.filter(|e| matches!(e.kind, 5 | 6 | 8)).map(|e| fields::Task::of(&e).comm.to_string());
         let names = run.tasks.iter().map(|t| t.comm.clone());
         for name in names.chain(run.sockets.iter().map(|s| s.comm.clone())).chain(renamed) {
             let known = name.is_empty() || own.iter().chain(&kernel).any(|n| name.starts_with(n));

@@ -6,6 +6,7 @@ use tailsight_lifetime::messages::nic::NicClocks;
 use tailsight_lifetime::model::{Incomplete, flags};
 use tailsight_lifetime::{Analysis, Context, Frame, Leg, Role, RunContext};
 use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::fields::{Packet, SentStamp, Stamp};
 use tailsight_trace::meta::{NicStamps, StampingDevice, State};
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::tables::{NicClockRow, TaskRow};
@@ -309,14 +310,16 @@ proptest! {
             for mut e in events {
                 e.ts += BEGIN_NS;
                 all.push(e);
-                let nic = |ts: u64, kind: Kind, [a, b, c]: [u64; 3]| Event { ts, kind: kind as u8, aux: e.aux, a, b, c, ..e };
                 match e.kind() {
                     Some(Kind::RxNapi | Kind::RxBacklog | Kind::RxStack) => {
-                        all.push(nic(e.ts, Kind::RxHardware, [clock.at(e.ts - before(e.ts)), ETH0, 0]));
+                        let stamp = Stamp { nic_ns: clock.at(e.ts - before(e.ts)), ifindex: ETH0 as u32 };
+                        all.push(stamp.event(Kind::RxHardware, e.ts, e.tid));
                     }
                     Some(Kind::TxDriver) if e.aux & flow_flags::UDP == 0 => {
-                        let end = u64::from(e.b_hi().wrapping_add(e.c_lo()));
-                        all.push(nic(e.ts, Kind::NicTx, [e.a, u64::from(e.b_lo()) | end << 32, clock.at(e.ts + 900)]));
+                        let Packet { flow, sequence, bytes, .. } = Packet::of(&e);
+                        let end = sequence.wrapping_add(bytes);
+                        let stamp = SentStamp { flow, end, nic_ns: clock.at(e.ts + 900) };
+                        all.push(stamp.event(Kind::NicTx, e.ts, e.tid));
                     }
                     _ => {}
                 }

@@ -15,7 +15,7 @@ use tailsight_trace::event::{Kind, function_flags, switch_flags};
 use tailsight_trace::meta::{Cpu, Host, RunMeta, State, Target, Traced, TracedFunction};
 use tailsight_trace::tables::TaskRow;
 use tailsight_trace::write::RunWriter;
-use tailsight_trace::{Event as RunEvent, FORMAT_VERSION, Run};
+use tailsight_trace::{Event as RunEvent, FORMAT_VERSION, Run, fields};
 
 pub use timeline::Timeline;
 use times::Times;
@@ -30,7 +30,7 @@ use crate::stacks::{Event, What};
 /// Events of a core that are written together.
 const BATCH: usize = 1 << 14;
 /// `TASK_INTERRUPTIBLE`: perf does not say how a task sleeps.
-const ASLEEP: u64 = 1;
+const ASLEEP: u32 = 1;
 /// The position of a stack's first function; each nested one is 16 lower, as stacks grow down.
 const FIRST_POSITION: u32 = 0xffff_fff0;
 
@@ -164,25 +164,29 @@ impl Sink<'_> {
         let key = (event.tid, if event.tid == 0 { cpu } else { 0 });
         let depth = self.depths.entry(key).or_default();
         let flags = if event.kernel { function_flags::KERNEL } else { 0 };
-        let position = |depth: u32| u64::from(FIRST_POSITION - 16 * depth.min(4096)) << 32;
-        let (kind, aux, a, b) = match event.what {
+        let position = |depth: u32| FIRST_POSITION - 16 * depth.min(4096);
+        let call = |function, depth| fields::Function { flags, function, position: position(depth), goroutine: 0 };
+        // The thread that ran when the event was written: for a switch, the one that leaves.
+        let written = match event.what {
             What::Enter(f, _) => {
                 *depth += 1;
-                (Kind::FunctionBegin, flags, u64::from(f) | position(*depth - 1), 0)
+                call(f, *depth - 1).event(Kind::FunctionBegin, 0, event.tid)
             }
             What::Leave(f) => {
                 *depth = depth.saturating_sub(1);
-                (Kind::FunctionEnd, flags, u64::from(f) | position(*depth), 0)
+                call(f, *depth).event(Kind::FunctionEnd, 0, event.tid)
             }
             What::Switch { preempted, .. } => {
                 let before = self.current.insert(cpu, event.tid).unwrap_or(0);
                 if !self.switches || before == event.tid {
                     return;
                 }
-                let (aux, state) = if preempted { (switch_flags::PREEMPTED, 0) } else { (0, ASLEEP) };
-                (Kind::SchedSwitch, aux, u64::from(before) | u64::from(event.tid) << 32, state)
+                let (flags, state) = if preempted { (switch_flags::PREEMPTED, 0) } else { (0, ASLEEP) };
+                let (previous_tid, next_tid) = (before, event.tid);
+                let switch = fields::Switch { flags, previous_tid, next_tid, state, ..fields::Switch::default() };
+                switch.event(Kind::SchedSwitch, 0, before)
             }
-            What::Gap(_) if self.switches => (Kind::Lost, 0, 0, 1),
+            What::Gap(_) if self.switches => fields::Loss { events: 1 }.event(Kind::Lost, 0, event.tid),
             _ => return,
         };
         let Some((ts, error)) = self.timeline.place(self.clock, event.ns) else {
@@ -195,10 +199,7 @@ impl Sink<'_> {
         }
         self.out.clock_error_ns = self.out.clock_error_ns.max(error);
         self.out.events += 1;
-        // The thread that ran when the event was written: for a switch, the one that leaves.
-        let tid = if kind == Kind::SchedSwitch { a as u32 } else { event.tid };
-        let written = RunEvent { ts, kind: kind as u8, aux, tid, a, b, ..RunEvent::default() };
-        (self.put)(cpu, written);
+        (self.put)(cpu, RunEvent { ts, ..written });
     }
 }
 

@@ -6,6 +6,7 @@ use tailsight_pt::import::{self, Output};
 use tailsight_pt::{Error, Places, Recording};
 use tailsight_trace::clock_log::ClockChangeRow;
 use tailsight_trace::event::Kind;
+use tailsight_trace::fields::Function;
 use tailsight_trace::meta::{RunMeta, State};
 use tailsight_trace::write::RunWriter;
 use tailsight_trace::{Event, FORMAT_VERSION, Run};
@@ -22,15 +23,17 @@ fn output(dir: &Path) -> Output<'_> {
 
 /// Every begin has its end on its thread, in order, at the same position of the stack.
 fn nests(events: &[Event]) -> usize {
-    let mut open: std::collections::BTreeMap<u32, Vec<u64>> = std::collections::BTreeMap::new();
+    let mut open: std::collections::BTreeMap<u32, Vec<Function>> = std::collections::BTreeMap::new();
     let mut begins = 0;
     for event in events {
         match event.kind() {
             Some(Kind::FunctionBegin) => {
                 begins += 1;
-                open.entry(event.tid).or_default().push(event.a);
+                open.entry(event.tid).or_default().push(Function::of(event));
             }
-            Some(Kind::FunctionEnd) => assert_eq!(open.get_mut(&event.tid).and_then(Vec::pop), Some(event.a)),
+            Some(Kind::FunctionEnd) => {
+                assert_eq!(open.get_mut(&event.tid).and_then(Vec::pop), Some(Function::of(event)));
+            }
             _ => {}
         }
     }

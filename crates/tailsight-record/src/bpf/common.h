@@ -216,8 +216,7 @@ static __always_inline bool serves_at(const struct net *net, __u32 netns, __u16 
 }
 
 /* Writes one event; `ts` 0 means now. Does nothing while there are no buffers yet. Gives the event's time; 0: none was written. */
-static __always_inline __u64 put(struct head *head, __u32 cpu, __u64 ts, __u64 who, __u8 kind, __u16 aux, __u64 a,
-				__u64 b, __u64 c)
+static __always_inline __u64 put(struct head *head, __u32 cpu, __u64 ts, __u64 who, struct ts_content content)
 {
 	__u64 i = __sync_fetch_and_add(&head->n, 1);
 	__u64 slot = i & (slots - 1);
@@ -231,13 +230,14 @@ static __always_inline __u64 put(struct head *head, __u32 cpu, __u64 ts, __u64 w
 		return 0;
 	ts = ts ?: bpf_ktime_get_ns();
 	event->ts = ts;
-	event->a = a;
-	event->b = b;
-	event->c = c;
+	event->a = content.a;
+	event->b = content.b;
+	event->c = content.c;
 	__u64 generation = ((i >> slots_log2) + 1) & 0xff;
 	barrier();
 	/* kind, generation, aux, tid in one store: the event exists from here on. */
-	*(volatile __u64 *)&event->kind = kind | generation << 8 | (__u64)aux << 16 | who << 32;
+	*(volatile __u64 *)&event->kind =
+		content.kind | generation << 8 | (__u64)content.aux << 16 | who << 32;
 	return ts;
 }
 
@@ -251,7 +251,7 @@ static __noinline int tell_gap(__u32 cpu)
 	head->gap_from = 0;
 	head->gap_count = 0;
 	if (from)
-		put(head, cpu, from, bpf_get_current_pid_tgid(), TS_LOST, 0, 0, count, 0);
+		put(head, cpu, from, bpf_get_current_pid_tgid(), ts_lost(.events = count));
 	return 0;
 }
 
@@ -302,8 +302,9 @@ static __always_inline void learn_usual(struct head *head, __u64 took_ns)
 }
 
 /* Writes one event of thread `who` (its process in the high half), which runs here, if there is room. */
-static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+static __always_inline void emit_of(__u64 who, struct ts_content content)
 {
+	__u8 kind = content.kind;
 	if (!recording && !(kind >= TS_TASK_FORK && kind <= TS_TASK_RENAME && naming))
 		return;
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -316,7 +317,7 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	}
 	if (head->gap_from)
 		tell_gap(cpu);
-	__u64 ts = put(head, cpu, 0, who, kind, aux, a, b, c);
+	__u64 ts = put(head, cpu, 0, who, content);
 	/* The kind is a constant here. Not atomic: the counts only estimate progress, and nested calls are rare. */
 	struct under_way *message = message_of(who);
 	if (kind == TS_RECV) {
@@ -327,7 +328,7 @@ static __always_inline void emit_of(__u64 who, __u8 kind, __u16 aux, __u64 a, __
 	if (kind == TS_SEND) {
 		head->sent++;
 		/* A request to another server is not the reply. */
-		if (!(aux & TS_FLOW_CLIENT)) {
+		if (!(content.aux & TS_FLOW_CLIENT)) {
 			if (sample_one_in && message->tid == (__u32)who)
 				learn_usual(head, ts - message->since);
 			message->tid = 0;
@@ -371,9 +372,9 @@ static __always_inline __u64 running_here(void)
 	return running ? running & ~RUNNING_KNOWN : ask_who_runs();
 }
 
-static __always_inline void emit(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+static __always_inline void emit(struct ts_content content)
 {
-	emit_of(running_here(), kind, aux, a, b, c);
+	emit_of(running_here(), content);
 }
 
 /* The id of the thread that runs here if it is one of the target's, else 0. */
@@ -390,11 +391,11 @@ static __always_inline __u64 target_here(void)
 }
 
 /* Writes one event if the thread that runs here is one of the target's. */
-static __always_inline void emit_if_target(__u8 kind, __u16 aux, __u64 a, __u64 b, __u64 c)
+static __always_inline void emit_if_target(struct ts_content content)
 {
 	__u64 who = target_here();
 	if (who)
-		emit_of(who, kind, aux, a, b, c);
+		emit_of(who, content);
 }
 
 static __always_inline __u64 pair(__u32 low, __u32 high)
@@ -432,6 +433,15 @@ struct flow {
 	__u32 ports; /* local << 16 | remote */
 	__u16 flags;
 };
+
+/* The flow as events have it, with more flags. */
+static __always_inline struct ts_fields_flow flow_with(const struct flow *flow, __u16 flags)
+{
+	return (struct ts_fields_flow){ .flags = flow->flags | flags,
+					.address_key = flow->addrs,
+					.local_port = flow->ports >> 16,
+					.remote_port = flow->ports };
+}
 
 static __always_inline __u64 mix6(const __u64 local[2], const __u64 remote[2])
 {
@@ -650,9 +660,13 @@ static __always_inline bool is_target_packet(const struct packet *p, const struc
 	return bpf_map_lookup_elem(&target_addresses, &address) && serves_at(NULL, 0, port, p->local);
 }
 
-static __always_inline void emit_packet(__u8 kind, const struct packet *p, __u16 flags, __u32 high)
+/* What an event of this kind says of a packet. */
+static __always_inline struct ts_content packet_as(__u8 kind, const struct packet *p, __u16 flags, __u32 ifindex)
 {
-	emit(kind, p->flow.flags | flags, p->flow.addrs, pair(p->flow.ports, p->sequence), pair(p->payload, high));
+	return ts_pack_packet(kind, (struct ts_fields_packet){ .flow = flow_with(&p->flow, flags),
+							       .sequence = p->sequence,
+							       .bytes = p->payload,
+							       .ifindex = ifindex });
 }
 
 /* How many pieces of 24 bytes of each segment's payload are kept; 0 unless --protocol asks for them. */
@@ -663,9 +677,10 @@ const volatile __u32 payload_pieces = 0;
 /* Since 6.12 for these programs; without it a run has no payload and says so. */
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *ptr__uninit) __ksym __weak;
 
-static __noinline int emit_piece(const __u64 *piece, __u16 aux)
+static __noinline int emit_piece(const __u64 *piece, __u8 number, bool out, __u8 low_sequence)
 {
-	emit(TS_PAYLOAD, aux, piece[0], piece[1], piece[2]);
+	emit(ts_payload(.number = number, .outgoing = out, .low_sequence = low_sequence,
+			.payload = { piece[0], piece[1], piece[2] }));
 	return 0;
 }
 
@@ -679,7 +694,6 @@ static __always_inline void emit_payload(struct sk_buff *skb, __u32 l3, const st
 	if (bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &whole))
 		return;
 	__u32 at = l3 + p->headers;
-	__u16 aux = (out ? 1 << 7 : 0) | (__u16)(p->sequence << 8);
 	for (__u32 i = 0; i < MAX_PIECES; i++) {
 		__u64 piece[3] = {};
 		if (i >= payload_pieces || i * PIECE >= p->payload)
@@ -689,7 +703,7 @@ static __always_inline void emit_payload(struct sk_buff *skb, __u32 l3, const st
 			bytes = PIECE;
 		if (bpf_dynptr_read(piece, bytes, &whole, at + i * PIECE, 0))
 			break;
-		emit_piece(piece, aux | i);
+		emit_piece(piece, i, out, p->sequence);
 	}
 }
 
@@ -712,5 +726,5 @@ static __always_inline void tell_steal(struct task_struct *task)
 	__u64 since = head->steal ? stolen - head->steal : 0;
 	head->steal = stolen;
 	if (since)
-		emit(TS_STEAL, 0, since, stolen, 0);
+		emit(ts_steal(.since_last_ns = since, .since_boot_ns = stolen));
 }

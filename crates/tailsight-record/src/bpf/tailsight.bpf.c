@@ -24,7 +24,7 @@ int BPF_PROG(baseline)
 SEC("raw_tp")
 int current_task(void *ctx)
 {
-	emit(TS_CURRENT, 0, 0, 0, 0);
+	emit(ts_current());
 	return 0;
 }
 

@@ -2,7 +2,7 @@
 
 use libbpf_rs::MapCore;
 use tailsight_trace::event::Kind;
-use tailsight_trace::{Event, RunWriter};
+use tailsight_trace::{Event, RunWriter, fields};
 
 use crate::buffer::{self, Buffers};
 use crate::collect::Collector;
@@ -63,7 +63,7 @@ impl Drain {
     /// Losses after which no event found room, so that no event says when they began.
     pub(super) fn tell_gaps(&mut self, loaded: &Loaded, cpus: u32, writer: &mut RunWriter) {
         for (cpu, head) in heads(loaded).iter().enumerate().take(cpus as usize).filter(|(_, h)| h.gap_from != 0) {
-            let gap = Event { ts: head.gap_from, kind: Kind::Lost as u8, b: head.gap_count, ..Event::default() };
+            let gap = fields::Loss { events: head.gap_count }.event(Kind::Lost, head.gap_from, 0);
             if self.failed.is_none()
                 && let Err(e) = writer.events(cpu as u32, &[gap])
             {

@@ -1,15 +1,19 @@
-//! `tailsight schema`: the JSON schema of what a command prints with `--json`.
+//! `tailsight schema`: the JSON schema of what a command prints with `--json`, or the views of events for SQL.
 //!
-//! In: a command's name. Out: JSON Schema, draft 2020-12. The schemas are files in `schema/` of this crate; a test reads real outputs with
+//! In: a command's name, or `events`. Out: JSON Schema, draft 2020-12, or SQL. The schemas are files in `schema/` of this crate; a test reads real outputs with
 //! them and fails where an output has a field that its schema does not name, so that neither changes without the other. For readers a
 //! schema allows fields that it does not name: outputs may grow.
 
 use crate::cli::Schema;
-use crate::schemas::SCHEMAS;
+use crate::schemas::{EVENTS, SCHEMAS};
 use crate::{Exit, terminal};
 
 /// Prints one.
 pub fn run(args: &Schema) -> anyhow::Result<Exit> {
+    if args.command == EVENTS {
+        terminal::print(&tailsight_trace::duckdb::views())?;
+        return Ok(Exit::Done);
+    }
     let found = SCHEMAS.iter().find(|(name, _)| *name == args.command);
     terminal::print(found.map_or("", |(_, text)| text))?;
     Ok(Exit::Done)

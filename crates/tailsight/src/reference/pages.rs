@@ -390,9 +390,12 @@ pub const PAGES: &[Page] = &[
         notes: &[
             "JSON Schema, draft 2020-12. Outputs may grow: fields that a schema does not name are allowed, those that it \
             requires stay.",
+            "The views of `events` read a table `events` with the columns of `events/cpu-N.arrow` and the number of the core as \
+            `cpu`; docs/schema.md makes one.",
         ],
         examples: &[
             ("", "tailsight schema diagnose > diagnose.schema.json"),
+            ("events by their names in DuckDB", "tailsight schema events > events.sql"),
             ("every field of a cause, in words", "tailsight schema diagnose | jq '.\"$defs\".Cause.properties'"),
         ],
         exits: &[DONE, FAILED, USAGE],

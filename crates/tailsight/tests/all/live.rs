@@ -8,6 +8,7 @@ use tailsight_testbed::load::{Proto, Workload};
 use tailsight_testbed::process::spawn_tied;
 use tailsight_testbed::server::{MemcachedOpts, NginxOpts, RedisOpts, Server};
 use tailsight_trace::event::Kind;
+use tailsight_trace::fields;
 
 use crate::support::{Live, Quiet, address, check_run, json, page_data, recording_process, run, shown};
 
@@ -99,7 +100,7 @@ fn events_after_an_unseen_switch_have_the_thread_that_runs() {
         let mut switches = core.events.iter().enumerate().filter(|(_, e)| e.kind() == Some(Kind::SchedSwitch));
         let Some(mut last) = switches.next() else { continue };
         for next in switches {
-            if next.1.tid != last.1.a_hi() {
+            if next.1.tid != fields::Switch::of(last.1).next_tid {
                 unseen += 1;
                 told += usize::from(core.events[last.0 + 1..next.0].iter().any(|e| e.tid == next.1.tid));
             }
@@ -173,16 +174,17 @@ fn had_the_core(dir: &Path) -> (u64, u64) {
         match event.kind() {
             Some(Kind::SchedSwitch) => {
                 let ns = event.ts - since.unwrap_or(event.ts);
-                let task = run.tasks.iter().find(|task| task.tid == event.a_lo());
+                let left = fields::Switch::of(event).previous_tid;
+                let task = run.tasks.iter().find(|task| task.tid == left);
                 match task {
                     Some(task) if task.comm.starts_with("nginx") => nginx += ns,
                     Some(task) if task.target || task.kernel || task.comm.starts_with("demo-load") => {}
-                    _ if event.a_lo() == 0 => {}
+                    _ if left == 0 => {}
                     _ => others += ns,
                 }
                 since = Some(event.ts);
             }
-            Some(Kind::Steal) => others += event.a,
+            Some(Kind::Steal) => others += fields::Stolen::of(event).since_last_ns,
             _ => {}
         }
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tailsight_trace::Run;
 use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::{FlowKey, Run};
 
 use crate::load_live::alone;
 use crate::support::{run, shown, tailsight};
@@ -93,7 +93,7 @@ fn of_address(path: &Path, address: Ipv4Addr) -> std::collections::BTreeMap<Stri
         let flows =
             [Kind::RxBacklog, Kind::RxNapi, Kind::RxStack, Kind::Handoff, Kind::Recv, Kind::Send, Kind::TxDriver];
         if flows.contains(&kind) && event.aux & flow_flags::FOREIGN == 0 {
-            let local = Ipv4Addr::from((event.a >> 32) as u32);
+            let (local, _) = FlowKey::of(event).addresses().expect("an IPv4 flow");
             assert_eq!(local, address, "{kind:?} of another server: {event:?}");
         }
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tailsight_record::{Options, Selector, TxStamps};
 use tailsight_testbed::load::{Proto, Workload};
 use tailsight_testbed::server::{MemcachedOpts, Server};
-use tailsight_trace::Run;
 use tailsight_trace::event::Kind;
+use tailsight_trace::fields::{Packet, SentStamp};
+use tailsight_trace::{FlowKey, Run};
 
 use crate::support::{Live, address, json, run, shown};
 
@@ -86,10 +87,10 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
     let events = Run::open(&out).unwrap().events().unwrap();
     let all = || events.iter().flat_map(|core| &core.events);
     // By flow and end of the bytes: when the driver had them, and when they were stamped.
-    let key = |a: u64, ports: u32, end: u32| (a, ports, end);
     let handed: std::collections::HashMap<_, u64> = all()
         .filter(|e| e.kind() == Some(Kind::TxDriver))
-        .map(|e| (key(e.a, e.b_lo(), e.b_hi().wrapping_add(e.c_lo())), e.ts))
+        .map(|e| (Packet::of(e), e))
+        .map(|(packet, e)| ((FlowKey::of(e), packet.sequence.wrapping_add(packet.bytes)), e.ts))
         .collect();
     let stamps: Vec<_> = all().filter(|e| e.kind() == Some(Kind::NicTx)).collect();
     assert!(
@@ -100,10 +101,11 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
     );
     let mut matched = 0;
     for stamp in &stamps {
-        if let Some(&driver) = handed.get(&key(stamp.a, stamp.b_lo(), stamp.b_hi())) {
+        let SentStamp { end, nic_ns, .. } = SentStamp::of(stamp);
+        if let Some(&driver) = handed.get(&(FlowKey::of(stamp), end)) {
             matched += 1;
             // Inside the driver, right after it got the packet, and before the event was written.
-            assert!(stamp.c >= driver && stamp.c <= stamp.ts, "{stamp:?} {driver}");
+            assert!(nic_ns >= driver && nic_ns <= stamp.ts, "{stamp:?} {driver}");
         }
     }
     assert!(matched * 100 >= stamps.len() * 98, "{matched} of {} stamps are of known replies", stamps.len());

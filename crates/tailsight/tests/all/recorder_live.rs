@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tailsight_testbed::load::{self, Proto, Workload};
 use tailsight_testbed::server::{MemcachedOpts, Server};
-use tailsight_trace::Run;
 use tailsight_trace::event::Kind;
+use tailsight_trace::{Run, fields};
 
 use crate::support::{Live, address, shown};
 
@@ -108,7 +108,7 @@ fn stays_away(out: &str) {
     let mut elsewhere = 0;
     for core in &events {
         let came = core.events.iter().filter(|e| e.kind() == Some(Kind::SchedSwitch));
-        let came = came.filter(|e| recorder.threads.contains(&e.a_hi())).count();
+        let came = came.filter(|e| recorder.threads.contains(&fields::Switch::of(e).next_tid)).count();
         assert!(core.cpu != 0 || came == 0, "the recorder ran {came} times on the server's core");
         elsewhere += came;
     }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use tailsight_trace::event::Kind;
-use tailsight_trace::{Event, FlowKey};
+use tailsight_trace::{Event, FlowKey, fields};
 
 /// Bytes of one piece.
 const PIECE: u32 = 24;
@@ -38,7 +38,8 @@ pub struct Open {
 impl Open {
     /// The packet of an event.
     pub fn of(event: &Event, id: u32, out: bool) -> Open {
-        Open { id, key: FlowKey::of(event), seq: event.b_hi(), len: event.c_lo(), ts: event.ts, out, next: 0 }
+        let fields::Packet { sequence, bytes, .. } = fields::Packet::of(event);
+        Open { id, key: FlowKey::of(event), seq: sequence, len: bytes, ts: event.ts, out, next: 0 }
     }
 }
 
@@ -75,7 +76,7 @@ impl Captures {
             self.first += 1;
         }
         let id = self.first + self.kept.len() as u32;
-        self.kept.push_back(Kept { seq: event.b_hi(), bytes: Vec::new() });
+        self.kept.push_back(Kept { seq: fields::Packet::of(event).sequence, bytes: Vec::new() });
         self.bytes += OVERHEAD;
         if let Some(place) = self.open.get_mut(usize::from(cpu)) {
             *place = Some(Open::of(event, id, out));
@@ -87,13 +88,15 @@ impl Captures {
     pub fn piece(&mut self, cpu: u16, event: &Event) -> Option<Open> {
         let place = self.open.get_mut(usize::from(cpu))?;
         let open = place.as_mut()?;
-        let (number, out, low) = (u32::from(event.aux & 0x7f), event.aux & 0x80 != 0, (event.aux >> 8) as u8);
-        if number != open.next || out != open.out || low != open.seq as u8 || number * PIECE >= open.len {
+        let fields::Piece { number, outgoing, low_sequence, payload } = fields::Piece::of(event);
+        let number = u32::from(number);
+        let follows = number == open.next && (outgoing == 1) == open.out && low_sequence == open.seq as u8;
+        if !follows || number * PIECE >= open.len {
             return place.take();
         }
         let kept = &mut self.kept[(open.id - self.first) as usize].bytes;
         let mut piece = [0u8; PIECE as usize];
-        for (to, word) in piece.chunks_exact_mut(8).zip([event.a, event.b, event.c]) {
+        for (to, word) in piece.chunks_exact_mut(8).zip(payload) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
         let n = (open.len - number * PIECE).min(PIECE) as usize;

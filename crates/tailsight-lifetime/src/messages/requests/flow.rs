@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use tailsight_protocol::frame::{self, Frame, RequestFrame, Segment, Why};
 use tailsight_protocol::{Protocol, frame::Direction};
-use tailsight_trace::Event;
+use tailsight_trace::{Event, fields};
 
 use super::answers::{Answers, Waiting};
 use super::capture::{Captures, Open};
@@ -95,7 +95,8 @@ impl Framed {
         found: &mut Found,
     ) -> std::ops::Range<u32> {
         let first = found.messages.len() as u32;
-        receiver.touch(event.b_hi(), |segment, fresh, whole_ns| {
+        let copied_seq = fields::Recv::of(event).copied_seq;
+        receiver.touch(copied_seq, |segment, fresh, whole_ns| {
             let from = self.place.at(segment.seq);
             let to = from + u64::from(segment.end.wrapping_sub(segment.seq));
             let seen = Seen { from, to, segment: *segment, whole_ns };
@@ -110,7 +111,7 @@ impl Framed {
                 self.items.extend(self.frames.drain(..).filter_map(item));
             }
         });
-        let upto = self.place.at(event.b_hi());
+        let upto = self.place.at(copied_seq);
         self.calls.push_back((upto, call));
         self.settle(upto, found);
         let last = found.messages.len() as u32;

@@ -10,7 +10,7 @@
 	SEC(section)                                                                                                   \
 	int HOOK(name)                                                                                                 \
 	{                                                                                                              \
-		emit_if_target(TS_SYNC_BEGIN, 0, 0, 0, 0);                                                             \
+		emit_if_target(ts_sync_begin());                                                                       \
 		return 0;                                                                                              \
 	}
 
@@ -22,27 +22,27 @@ SYNC_BEGINS("fentry/do_fsync", fentry_do_fsync)
 SEC("tp_btf/ext4_sync_file_exit")
 int HOOK(ext4_sync_file_exit, struct inode *inode, int ret)
 {
-	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
+	emit_if_target(ts_sync_end(.value = ret));
 	return 0;
 }
 
 SEC("tp_btf/f2fs_sync_file_exit")
 int HOOK(f2fs_sync_file_exit, struct inode *inode, int need, int data, int ret)
 {
-	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
+	emit_if_target(ts_sync_end(.value = ret));
 	return 0;
 }
 
 SEC("fexit/vfs_fsync_range")
 int HOOK(fexit_vfs_fsync_range, struct file *file, long long from, long long to, int data, int ret)
 {
-	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
+	emit_if_target(ts_sync_end(.value = ret));
 	return 0;
 }
 
 SEC("fexit/do_fsync")
 int HOOK(fexit_do_fsync, unsigned int fd, int data, int ret)
 {
-	emit_if_target(TS_SYNC_END, 0, 0, ret, 0);
+	emit_if_target(ts_sync_end(.value = ret));
 	return 0;
 }

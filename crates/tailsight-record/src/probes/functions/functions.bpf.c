@@ -52,7 +52,11 @@ static __always_inline int function_hit(__u64 who, __u32 index, bool end, __u16 
 	struct function *f = &functions[index & COOKIE_FUNCTION];
 	if (f->off_ns || (!end && !function_begins(f)))
 		return 0;
-	emit_of(who, end ? TS_FUNCTION_END : TS_FUNCTION_BEGIN, flags, pair(index, position), routine, 0);
+	emit_of(who, ts_pack_function(end ? TS_FUNCTION_END : TS_FUNCTION_BEGIN,
+				      (struct ts_fields_function){ .flags = flags,
+								   .function = index,
+								   .position = position,
+								   .goroutine = routine }));
 	return 0;
 }
 
@@ -97,7 +101,7 @@ int traced_function(struct pt_regs *regs)
 		return 0;
 	__u64 cookie = bpf_get_attach_cookie(regs);
 	if (cookie & COOKIE_SWITCH) {
-		emit_of(who, TS_ROUTINE_SWITCH, 0, 0, cookie & COOKIE_NONE ? 0 : routine_of(FIRST_ARGUMENT(regs)), 0);
+		emit_of(who, ts_routine_switch(.goroutine = cookie & COOKIE_NONE ? 0 : routine_of(FIRST_ARGUMENT(regs))));
 		return 0;
 	}
 #if !defined(__TARGET_ARCH_arm64)

@@ -6,6 +6,6 @@
 SEC("tp_btf/cpu_idle")
 int HOOK(cpu_idle, unsigned int state, unsigned int cpu)
 {
-	emit(TS_CPU_IDLE, 0, state, 0, 0);
+	emit(ts_cpu_idle(.state = state));
 	return 0;
 }

@@ -6,14 +6,14 @@
 SEC("tp_btf/softirq_entry")
 int HOOK(softirq_entry, unsigned int vec)
 {
-	emit(TS_SOFTIRQ_ENTRY, 0, vec, 0, 0);
+	emit(ts_softirq_entry(.vector = vec));
 	return 0;
 }
 
 SEC("tp_btf/softirq_exit")
 int HOOK(softirq_exit, unsigned int vec)
 {
-	emit(TS_SOFTIRQ_EXIT, 0, vec, 0, 0);
+	emit(ts_softirq_exit(.vector = vec));
 	return 0;
 }
 
@@ -22,14 +22,14 @@ int HOOK(irq_handler_entry, int irq, struct irqaction *action)
 {
 	struct text name = {};
 	bpf_probe_read_kernel_str(&name, sizeof(name), action->name);
-	emit(TS_IRQ_ENTRY, 0, irq, name.first, name.second);
+	emit(ts_irq_entry(.irq = irq, .handler = { name.first, name.second }));
 	return 0;
 }
 
 SEC("tp_btf/irq_handler_exit")
 int HOOK(irq_handler_exit, int irq)
 {
-	emit(TS_IRQ_EXIT, 0, irq, 0, 0);
+	emit(ts_irq_exit(.irq = irq));
 	return 0;
 }
 
@@ -40,7 +40,7 @@ int HOOK(local_timer_entry, int vector)
 	if (!recording)
 		return 0;
 	__u64 who = running_here();
-	emit_of(leaves_seen((__u32)who) ? who : ask_who_runs(), TS_VECTOR_ENTRY, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
+	emit_of(leaves_seen((__u32)who) ? who : ask_who_runs(), ts_vector_entry(.vector = TS_VECTOR_LOCAL_TIMER));
 	return 0;
 }
 
@@ -50,7 +50,7 @@ int HOOK(local_timer_exit, int vector)
 	if (!recording)
 		return 0;
 	tell_steal(bpf_get_current_task_btf());
-	emit(TS_VECTOR_EXIT, TS_VECTOR_LOCAL_TIMER, 0, 0, 0);
+	emit(ts_vector_exit(.vector = TS_VECTOR_LOCAL_TIMER));
 	return 0;
 }
 
@@ -59,13 +59,13 @@ int HOOK(local_timer_exit, int vector)
 	SEC("tp_btf/" #name "_entry")                                                                                  \
 	int HOOK(name##_entry, int vector)                                                                             \
 	{                                                                                                              \
-		emit(TS_VECTOR_ENTRY, which, 0, 0, 0);                                                                 \
+		emit(ts_vector_entry(.vector = which));                                                                \
 		return 0;                                                                                              \
 	}                                                                                                              \
 	SEC("tp_btf/" #name "_exit")                                                                                   \
 	int HOOK(name##_exit, int vector)                                                                              \
 	{                                                                                                              \
-		emit(TS_VECTOR_EXIT, which, 0, 0, 0);                                                                  \
+		emit(ts_vector_exit(.vector = which));                                                                 \
 		return 0;                                                                                              \
 	}
 

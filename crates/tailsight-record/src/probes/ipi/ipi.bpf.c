@@ -6,13 +6,13 @@
 SEC("tp_btf/csd_function_entry")
 int HOOK(csd_function_entry)
 {
-	emit(TS_CSD_ENTRY, 0, 0, 0, 0);
+	emit(ts_csd_entry());
 	return 0;
 }
 
 SEC("tp_btf/csd_function_exit")
 int HOOK(csd_function_exit)
 {
-	emit(TS_CSD_EXIT, 0, 0, 0, 0);
+	emit(ts_csd_exit());
 	return 0;
 }

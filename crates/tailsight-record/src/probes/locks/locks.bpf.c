@@ -6,13 +6,13 @@
 SEC("tp_btf/contention_begin")
 int HOOK(contention_begin, void *lock, unsigned int flags)
 {
-	emit_if_target(TS_CONTENTION_BEGIN, 0, flags, 0, 0);
+	emit_if_target(ts_contention_begin(.lock_flags = flags));
 	return 0;
 }
 
 SEC("tp_btf/contention_end")
 int HOOK(contention_end, void *lock, int ret)
 {
-	emit_if_target(TS_CONTENTION_END, 0, 0, ret, 0);
+	emit_if_target(ts_contention_end(.value = ret));
 	return 0;
 }

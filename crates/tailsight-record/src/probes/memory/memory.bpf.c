@@ -8,28 +8,28 @@
 SEC("tp_btf/page_fault_user")
 int HOOK(page_fault_user, unsigned long address, struct pt_regs *regs, unsigned long error)
 {
-	emit_if_target(TS_FAULT_USER, 0, 0, error, 0);
+	emit_if_target(ts_fault_user(.error = error));
 	return 0;
 }
 
 SEC("tp_btf/page_fault_kernel")
 int HOOK(page_fault_kernel, unsigned long address, struct pt_regs *regs, unsigned long error)
 {
-	emit_if_target(TS_FAULT_KERNEL, 0, 0, error, 0);
+	emit_if_target(ts_fault_kernel(.error = error));
 	return 0;
 }
 
 SEC("tp_btf/mm_migrate_pages_start")
 int HOOK(mm_migrate_pages_start, int mode, int reason)
 {
-	emit_if_target(TS_MIGRATE_BEGIN, 0, (__u32)reason, 0, 0);
+	emit_if_target(ts_migrate_begin(.reason = (__u32)reason));
 	return 0;
 }
 
 SEC("tp_btf/mm_migrate_pages")
 int HOOK(mm_migrate_pages, unsigned long moved, unsigned long failed)
 {
-	emit_if_target(TS_MIGRATE_PAGES, 0, moved, failed, 0);
+	emit_if_target(ts_migrate_pages(.pages_moved = moved, .pages_failed = failed));
 	return 0;
 }
 
@@ -37,22 +37,22 @@ SEC("tp_btf/sched_move_numa")
 int HOOK(sched_move_numa, struct task_struct *p, int from, int to)
 {
 	if (is_target_tgid(p->tgid))
-		emit(TS_NUMA_MOVE, 0, p->pid, pair(from, to), 0);
+		emit(ts_numa_move(.moved_tid = p->pid, .from_cpu = from, .to_cpu = to));
 	return 0;
 }
 
 /* One pair of programs a kind of reclaim. */
-#define RECLAIM(begin, end, which)                                                                                     \
+#define RECLAIM(begin, end, of)                                                                                        \
 	SEC("tp_btf/" #begin)                                                                                          \
 	int HOOK(begin)                                                                                                \
 	{                                                                                                              \
-		emit_if_target(TS_RECLAIM_BEGIN, which, 0, 0, 0);									\
+		emit_if_target(ts_reclaim_begin(.which = of));                                                         \
 		return 0;                                                                                              \
 	}                                                                                                              \
 	SEC("tp_btf/" #end)                                                                                            \
 	int HOOK(end)                                                                                                  \
 	{                                                                                                              \
-		emit_if_target(TS_RECLAIM_END, which, 0, 0, 0);									\
+		emit_if_target(ts_reclaim_end(.which = of));                                                           \
 		return 0;                                                                                              \
 	}
 

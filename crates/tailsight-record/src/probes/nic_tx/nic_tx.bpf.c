@@ -39,7 +39,7 @@ static __always_inline void emit_stamp(struct bpf_sock_ops_kern *kern, struct so
 	__u32 end = info->tskey + 1;
 	flow_of_sock(sk, &flow);
 	if (time)
-		emit(TS_NIC_TX, flow.flags, flow.addrs, pair(flow.ports, end), time);
+		emit(ts_nic_tx(.flow = flow_with(&flow, 0), .end = end, .nic_ns = time));
 }
 
 SEC("sockops")

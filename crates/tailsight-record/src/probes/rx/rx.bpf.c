@@ -39,7 +39,7 @@ static __always_inline void emit_hardware_time(struct sk_buff *skb)
 		flags = BPF_CORE_READ(info, tx_flags);
 	}
 	if (time && !(flags & SKBTX_HW_TSTAMP_NETDEV))
-		emit(TS_RX_HARDWARE, 0, time, skb->dev->ifindex, 0);
+		emit(ts_rx_hardware(.nic_ns = time, .ifindex = skb->dev->ifindex));
 }
 
 SEC("tp_btf/napi_gro_receive_entry")
@@ -48,7 +48,7 @@ int HOOK(napi_gro_receive_entry, struct sk_buff *skb)
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !is_target_packet(&p, skb->dev) || !carries_data(&p))
 		return 0;
-	emit_packet(TS_RX_NAPI, &p, 0, skb->dev->ifindex);
+	emit(packet_as(TS_RX_NAPI, &p, 0, skb->dev->ifindex));
 	emit_hardware_time(skb);
 	return 0;
 }
@@ -59,7 +59,7 @@ int HOOK(netif_rx_entry, struct sk_buff *skb)
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !is_target_packet(&p, skb->dev) || !carries_data(&p))
 		return 0;
-	emit_packet(TS_RX_BACKLOG, &p, 0, skb->dev->ifindex);
+	emit(packet_as(TS_RX_BACKLOG, &p, 0, skb->dev->ifindex));
 	emit_hardware_time(skb);
 	return 0;
 }
@@ -127,14 +127,19 @@ int HOOK(netif_receive_skb, struct sk_buff *skb)
 	if (!parse_incoming(skb, &p) || !carries_data(&p))
 		return 0;
 	if (is_target_packet(&p, skb->dev)) {
-		emit_packet(TS_RX_STACK, &p, content_of(skb, &p), skb->dev->ifindex);
+		emit(packet_as(TS_RX_STACK, &p, content_of(skb, &p), skb->dev->ifindex));
 		emit_hardware_time(skb);
 		emit_payload(skb, 0, &p, false);
 	} else if (!is_target_port(p.flow.ports & 0xffff)) {
 		/* The target's own replies, on their way to a client of this host, name nobody. */
-		emit_packet(TS_RX_STACK, &p, TS_FLOW_FOREIGN, skb->dev->ifindex);
+		emit(packet_as(TS_RX_STACK, &p, TS_FLOW_FOREIGN, skb->dev->ifindex));
 	}
 	return 0;
+}
+
+static __always_inline void emit_drop(const struct packet *p, __u16 flags, __u32 reason)
+{
+	emit(ts_skb_drop(.flow = flow_with(&p->flow, flags), .sequence = p->sequence, .bytes = p->payload, .reason = reason));
 }
 
 SEC("tp_btf/kfree_skb")
@@ -152,10 +157,10 @@ int HOOK(kfree_skb, struct sk_buff *skb, void *location, int reason)
 	if (sk && (serves || is_client_socket(sk)) && parse(skb->head + offset, skb->protocol, 0xffff, false, &p) &&
 	    p.flow.ports >> 16 == port) {
 		if (p.payload)
-			emit_packet(TS_SKB_DROP, &p, TS_FLOW_OUT | (serves ? 0 : TS_FLOW_CLIENT), reason);
+			emit_drop(&p, TS_FLOW_OUT | (serves ? 0 : TS_FLOW_CLIENT), reason);
 		return 0;
 	}
 	if (parse(skb->head + offset, skb->protocol, 0xffff, true, &p) && is_target_packet(&p, skb->dev))
-		emit_packet(TS_SKB_DROP, &p, 0, reason);
+		emit_drop(&p, 0, reason);
 	return 0;
 }

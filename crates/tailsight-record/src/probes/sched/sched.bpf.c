@@ -26,8 +26,8 @@ static __always_inline bool is_throttled(struct task_struct *task)
 	return false;
 }
 
-/* What a thread of the target sleeps in: system call + 1, and its kernel stack + 1 << 32 where that tells more. */
-static __always_inline __u64 sleep_of(void *ctx, const struct pt_regs *regs)
+/* What a thread of the target sleeps in: its system call, and its kernel stack where that tells more. */
+static __always_inline void tell_sleep(void *ctx, const struct pt_regs *regs, struct ts_fields_switch *fields)
 {
 #if defined(__TARGET_ARCH_arm64)
 	__u32 nr = regs->syscallno;
@@ -35,35 +35,40 @@ static __always_inline __u64 sleep_of(void *ctx, const struct pt_regs *regs)
 	__u32 nr = regs->orig_ax;
 #endif
 	if ((__s32)nr >= 0 && plain_sleeps[(nr >> 6) & 15] >> (nr & 63) & 1 && nr < 1024)
-		return nr + 1;
+		goto call;
 	__s64 id = bpf_get_stackid(ctx, &stacks, 0);
+	fields->stack = id < 0 ? 0 : id + 1;
+call:
 	/* In no system call: an exception, such as a page fault. */
-	return pair((__s32)nr < 0 ? 0xffffffff : nr + 1, id < 0 ? 0 : id + 1);
+	fields->call = (__s32)nr < 0 ? 0xffffffff : nr + 1;
 }
 
 static __always_inline void tell_switch(void *ctx, bool preempt, struct task_struct *prev, struct task_struct *next,
 					unsigned int prev_state)
 {
-	__u16 flags = preempt ? TS_SWITCH_PREEMPTED : 0;
-	__u64 how = 0;
+	struct ts_fields_switch fields = { .flags = preempt ? TS_SWITCH_PREEMPTED : 0,
+					   .previous_tid = prev->pid,
+					   .next_tid = next->pid,
+					   .state = prev_state,
+					   .next_priority = next->prio };
 
 	tell_steal(prev);
 	if (is_target_tgid(prev->tgid)) {
 		if (is_throttled(prev))
-			flags |= TS_SWITCH_THROTTLED;
+			fields.flags |= TS_SWITCH_THROTTLED;
 		if (!preempt && prev_state) {
 			/* Not as an ordinary field: libbpf would relocate the byte but not the bit in it, and read
 			 * another flag (sched_remote_wakeup). */
 			if (BPF_CORE_READ_BITFIELD(prev, in_iowait))
-				flags |= TS_SWITCH_IO_WAIT;
+				fields.flags |= TS_SWITCH_IO_WAIT;
 			struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(prev);
 			if (regs) {
-				how = sleep_of(ctx, regs);
-				flags |= place_of_sleep(regs, pair(prev->pid, prev->tgid)) << TS_SWITCH_PLACE_SHIFT;
+				tell_sleep(ctx, regs, &fields);
+				fields.place = place_of_sleep(regs, pair(prev->pid, prev->tgid));
 			}
 		}
 	}
-	emit_of(pair(prev->pid, prev->tgid), TS_SCHED_SWITCH, flags, pair(prev->pid, next->pid), pair(prev_state, next->prio), how);
+	emit_of(pair(prev->pid, prev->tgid), ts_pack_switch(TS_SCHED_SWITCH, fields));
 }
 
 SEC("tp_btf/sched_switch")
@@ -81,7 +86,7 @@ int HOOK(sched_switch, bool preempt, struct task_struct *prev, struct task_struc
 SEC("tp_btf/sched_waking")
 int HOOK(sched_waking, struct task_struct *p)
 {
-	emit(TS_SCHED_WAKING, 0, pair(p->pid, p->thread_info.cpu), p->tgid, 0);
+	emit(ts_sched_waking(.woken_tid = p->pid, .last_cpu = p->thread_info.cpu, .woken_tgid = p->tgid));
 	return 0;
 }
 
@@ -89,13 +94,13 @@ SEC("tp_btf/sched_wakeup")
 int HOOK(sched_wakeup, struct task_struct *p)
 {
 	if (is_target_tgid(p->tgid))
-		emit(TS_SCHED_WAKEUP, 0, pair(p->pid, p->thread_info.cpu), 0, 0);
+		emit(ts_sched_wakeup(.woken_tid = p->pid, .target_cpu = p->thread_info.cpu));
 	return 0;
 }
 
 SEC("tp_btf/sched_migrate_task")
 int HOOK(sched_migrate_task, struct task_struct *p, int to)
 {
-	emit(TS_SCHED_MIGRATE, 0, p->pid, pair(p->thread_info.cpu, to), 0);
+	emit(ts_sched_migrate(.moved_tid = p->pid, .from_cpu = p->thread_info.cpu, .to_cpu = to));
 	return 0;
 }

@@ -50,8 +50,10 @@ static __always_inline int became_readable(struct sock *sk)
 	if (!own && !is_client_socket(sk))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit(own ? TS_HANDOFF : TS_PEER_READY, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, RCV_NXT)),
-	     cookie_of(sk));
+	emit(ts_pack_handoff(own ? TS_HANDOFF : TS_PEER_READY,
+			     (struct ts_fields_handoff){ .flow = flow_with(&flow, 0),
+							 .rcv_nxt = position_of(sk, RCV_NXT),
+							 .cookie = cookie_of(sk) }));
 	return 0;
 }
 
@@ -78,8 +80,11 @@ static __always_inline int received(struct sock *sk, int ret, int flags)
 	bool own = is_target_socket(sk);
 	if (!own)
 		add_client_port(sk->__sk_common.skc_num);
-	emit_of(who, own ? TS_RECV : TS_PEER_RECV, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, COPIED)),
-		pair(ret, cookie_of(sk)));
+	emit_of(who, ts_pack_recv(own ? TS_RECV : TS_PEER_RECV,
+				  (struct ts_fields_recv){ .flow = flow_with(&flow, 0),
+							   .copied_seq = position_of(sk, COPIED),
+							   .bytes = ret,
+							   .cookie = cookie_of(sk) }));
 	return 0;
 }
 
@@ -126,7 +131,7 @@ static __always_inline int send_begins(const struct sock *sk)
 	__u64 who = target_here();
 	if (!who || !sends_on(sk, &flow))
 		return 0;
-	emit_of(who, TS_SEND_BEGIN, flow.flags, flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)), 0);
+	emit_of(who, ts_send_begin(.flow = flow_with(&flow, 0), .write_seq = position_of(sk, WRITTEN)));
 	return 0;
 }
 
@@ -165,7 +170,9 @@ static __always_inline int may_send(struct bpf_sock_addr *ctx, __u16 flags)
 		return 1;
 	__u16 port = sk->src_port;
 	if (is_target_port(port))
-		emit_of(who, TS_SEND_BEGIN, flags | TS_FLOW_UDP, 0, (__u32)port << 16 | bpf_ntohs(ctx->user_port), 0);
+		emit_of(who, ts_send_begin(.flow = { .flags = flags | TS_FLOW_UDP,
+						     .local_port = port,
+						     .remote_port = bpf_ntohs(ctx->user_port) }));
 	else
 		add_client_port(port);
 	return 1;
@@ -197,8 +204,8 @@ static __always_inline int sent(struct sock *sk, int ret)
 	__u64 who;
 	if (ret <= 0 || !(who = target_here()) || !sends_on(sk, &flow))
 		return 0;
-	emit_of(who, TS_SEND, flow.flags | state_of(sk), flow.addrs, pair(flow.ports, position_of(sk, WRITTEN)),
-		pair(ret, cookie_of(sk)));
+	emit_of(who, ts_send(.flow = flow_with(&flow, state_of(sk)), .write_seq = position_of(sk, WRITTEN), .bytes = ret,
+			     .cookie = cookie_of(sk)));
 	return 0;
 }
 
@@ -228,13 +235,13 @@ int HOOK(inet_sock_set_state, const struct sock *sk, int old, int new)
 	if (!is_ours(sk))
 		return 0;
 	flow_of_sock(sk, &flow);
-	emit(TS_SOCK_STATE, flow.flags, flow.addrs, pair(flow.ports, (__u8)old | (__u32)(__u8)new << 8), cookie_of(sk));
+	emit(ts_sock_state(.flow = flow_with(&flow, 0), .old_state = old, .new_state = new, .cookie = cookie_of(sk)));
 	if (new == TCP_ESTABLISHED && (flow.flags & TS_FLOW_V6)) {
 		__u64 local[2], remote[2];
 		read_address6(local, &sk->__sk_common.skc_v6_rcv_saddr);
 		read_address6(remote, &sk->__sk_common.skc_v6_daddr);
-		emit(TS_FLOW_ADDR6, 0, flow.addrs, local[0], local[1]);
-		emit(TS_FLOW_ADDR6, 1, flow.addrs, remote[0], remote[1]);
+		emit(ts_flow_addr6(.remote = 0, .address_key = flow.addrs, .address = { local[0], local[1] }));
+		emit(ts_flow_addr6(.remote = 1, .address_key = flow.addrs, .address = { remote[0], remote[1] }));
 	}
 	return 0;
 }

@@ -6,13 +6,13 @@
 SEC("tp_btf/sys_enter")
 int HOOK(sys_enter, struct pt_regs *regs, long nr)
 {
-	emit_if_target(TS_SYSCALL_ENTER, 0, nr, 0, 0);
+	emit_if_target(ts_syscall_enter(.nr = nr));
 	return 0;
 }
 
 SEC("tp_btf/sys_exit")
 int HOOK(sys_exit, struct pt_regs *regs, long ret)
 {
-	emit_if_target(TS_SYSCALL_EXIT, 0, 0, ret, 0);
+	emit_if_target(ts_syscall_exit(.value = ret));
 	return 0;
 }

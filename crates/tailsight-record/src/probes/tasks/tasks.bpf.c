@@ -19,7 +19,7 @@ int HOOK(sched_process_fork, struct task_struct *parent, struct task_struct *chi
 		}
 	}
 	bpf_probe_read_kernel(&comm, sizeof(comm), child->comm);
-	emit(TS_TASK_FORK, 0, pair(child->pid, tgid), comm.first, comm.second);
+	emit(ts_task_fork(.task_tid = child->pid, .task_tgid = tgid, .comm = { comm.first, comm.second }));
 	return 0;
 }
 
@@ -35,7 +35,7 @@ int HOOK(sched_process_exec, struct task_struct *p)
 	/* A thread that is not its process' first takes that one's number. */
 	remember_running(0);
 	bpf_probe_read_kernel(&comm, sizeof(comm), p->comm);
-	emit(TS_TASK_EXEC, 0, pair(p->pid, p->tgid), comm.first, comm.second);
+	emit(ts_task_exec(.task_tid = p->pid, .task_tgid = p->tgid, .comm = { comm.first, comm.second }));
 	return 0;
 }
 
@@ -71,6 +71,6 @@ int HOOK(task_rename, struct task_struct *p, const char *name)
 		return 0;
 	}
 	bpf_probe_read_kernel_str(&comm, sizeof(comm), name);
-	emit(TS_TASK_RENAME, 0, pair(p->pid, p->tgid), comm.first, comm.second);
+	emit(ts_task_rename(.task_tid = p->pid, .task_tgid = p->tgid, .comm = { comm.first, comm.second }));
 	return 0;
 }

@@ -32,7 +32,7 @@ int HOOK(net_dev_queue, struct sk_buff *skb)
 	struct packet p;
 	__u32 at;
 	if (parse_outgoing(skb, &p, &at))
-		emit_packet(TS_TX_QUEUE, &p, 0, skb->dev->ifindex);
+		emit(packet_as(TS_TX_QUEUE, &p, 0, skb->dev->ifindex));
 	return 0;
 }
 
@@ -42,7 +42,7 @@ int HOOK(net_dev_start_xmit, struct sk_buff *skb)
 	struct packet p;
 	__u32 at;
 	if (parse_outgoing(skb, &p, &at)) {
-		emit_packet(TS_TX_DRIVER, &p, 0, skb->dev->ifindex);
+		emit(packet_as(TS_TX_DRIVER, &p, 0, skb->dev->ifindex));
 		if (!(p.flow.flags & TS_FLOW_CLIENT))
 			emit_payload(skb, at, &p, true);
 	}
@@ -70,7 +70,7 @@ int HOOK(tcp_retransmit_skb, const struct sock *sk, const struct sk_buff *skb)
 	/* A tail-loss probe leaves the connection's state as it was. What was sent again in vain the other end reports, and the
 	 * next retransmission tells. */
 	__u16 repairs = repairs_a_loss(sk) ? TS_FLOW_RECOVERY : 0;
-	emit(TS_TCP_RETRANSMIT, flow.flags | repairs | (serves ? 0 : TS_FLOW_CLIENT), flow.addrs,
-	     pair(flow.ports, range.seq), pair(range.end_seq - range.seq, duplicates_reported(sk)));
+	emit(ts_tcp_retransmit(.flow = flow_with(&flow, repairs | (serves ? 0 : TS_FLOW_CLIENT)), .sequence = range.seq,
+			       .bytes = range.end_seq - range.seq, .duplicates = duplicates_reported(sk)));
 	return 0;
 }

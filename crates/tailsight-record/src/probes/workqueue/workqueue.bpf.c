@@ -6,13 +6,13 @@
 SEC("tp_btf/workqueue_execute_start")
 int HOOK(workqueue_execute_start, struct work_struct *work)
 {
-	emit(TS_WORK_START, 0, (__u64)work->func, 0, 0);
+	emit(ts_work_start(.function = (__u64)work->func));
 	return 0;
 }
 
 SEC("tp_btf/workqueue_execute_end")
 int HOOK(workqueue_execute_end)
 {
-	emit(TS_WORK_END, 0, 0, 0, 0);
+	emit(ts_work_end());
 	return 0;
 }
