@@ -1,11 +1,11 @@
-//! A server whose threads sleep for a purpose that is known: for work, for a lock, for another server, for a timer.
+//! A server whose threads sleep for a purpose that is known: for work, for a lock, a pipe, another server or a timer.
 //!
 //! In: a [`Plan`]: requests with what their handler does, locks that are fair or not, cores. Out: the events of each core as the probes would
 //! write them, and a [`Truth`]: at every nanosecond what each thread did, and who held each lock. Nothing here uses the code under test.
 //!
 //! A discrete simulation on the cores of [`kernel`]. Each connection carries one request, and belongs to one thread, which waits in epoll.
 //! With a pool, these threads only receive: each request goes into one queue, and the pool's threads, which wait for it in a futex, serve and
-//! answer.
+//! answer. Helpers read jobs from a pipe each, which holds [`PIPE_JOBS`], and write answers to a pipe of the thread that asked.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,10 +19,14 @@ use super::TARGET;
 pub use super::kernel::name;
 use super::kernel::{self, CALL_NS, Kernel, SERVER_PORT, Step, at, backend, tid};
 
+const READ: u64 = 0;
+const WRITE: u64 = 1;
 const RECVFROM: u64 = 45;
 const NANOSLEEP: u64 = 35;
 const FUTEX: u64 = 202;
 const EPOLL: u64 = 281;
+/// How many jobs a pipe holds.
+const PIPE_JOBS: usize = 2;
 
 /// What a handler does, in order.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +41,21 @@ pub enum Op {
     Call(u64),
     /// Sleeps until a timer after so many ns.
     Nap(u64),
+    /// Writes a job to the pipe of a helper.
+    Write(usize, Job),
+    /// Reads the answer of a helper, which was asked for one before.
+    Read(usize),
+}
+
+/// What a helper does for a handler.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// It computes for so many ns,
+    pub computes_ns: u64,
+    /// and sleeps until a timer, unless this is 0.
+    pub naps_ns: u64,
+    /// Whether it writes an answer.
+    pub answers: bool,
 }
 
 /// A request.
@@ -59,6 +78,8 @@ pub struct Plan {
     pub threads: usize,
     /// Threads of the pool; 0: there is none.
     pub pool: usize,
+    /// Helpers, each with a pipe.
+    pub helpers: usize,
     /// Locks; whether one goes to the first in line, or to whoever tries first once it is free.
     pub fair: Vec<bool>,
     /// In the order of their arrival.
@@ -86,9 +107,47 @@ pub fn plans(requests: usize, pool: std::ops::RangeInclusive<usize>) -> impl Str
     (1usize..=3, 1usize..=4, pool, prop::collection::vec(any::<bool>(), 2)).prop_flat_map(
         move |(cores, threads, pool, fair)| {
             let requests = prop::collection::vec(request(threads), 1..requests);
-            requests.prop_map(move |requests| Plan { cores, threads, pool, fair: fair.clone(), requests })
+            requests.prop_map(move |requests| Plan { cores, threads, pool, helpers: 0, fair: fair.clone(), requests })
         },
     )
+}
+
+/// Plans of up to so many requests, whose handlers ask helpers, and feed them, over pipes.
+pub fn piped(requests: usize) -> impl Strategy<Value = Plan> {
+    let compute = || (1_000u64..300_000).prop_map(Op::Compute);
+    let naps_ns = || prop_oneof![2 => Just(0), 1 => 50_000u64..1_000_000];
+    let job = move |answers| {
+        (1_000u64..300_000, naps_ns()).prop_map(move |(computes_ns, naps_ns)| Job { computes_ns, naps_ns, answers })
+    };
+    // The answer may be there before it is read.
+    let ask = move || {
+        (0usize..2, job(true), prop::option::of(compute())).prop_map(|(helper, job, between)| {
+            [Some(Op::Write(helper, job)), between, Some(Op::Read(helper))].into_iter().flatten().collect()
+        })
+    };
+    let feed = (0usize..2, prop::collection::vec(job(false), 1..4))
+        .prop_map(|(helper, jobs)| jobs.into_iter().map(|job| Op::Write(helper, job)).collect());
+    let held = prop_oneof![1 => ask(), 1 => compute().prop_map(|op| vec![op])];
+    let locked =
+        (0usize..2, held).prop_map(|(lock, held)| [vec![Op::Lock(lock)], held, vec![Op::Unlock(lock)]].concat());
+    let part = prop_oneof![
+        2 => compute().prop_map(|op| vec![op]),
+        1 => (50_000u64..2_000_000).prop_map(|ns| vec![Op::Nap(ns)]),
+        3 => ask(),
+        2 => feed,
+        1 => locked,
+    ];
+    let request = move |threads| {
+        (1_000u64..1_000_000, 0..threads, prop::collection::vec(part.clone(), 1..4))
+            .prop_map(|(after_ns, thread, parts)| Request { after_ns, thread, ops: parts.concat() })
+    };
+    let requests = move |threads| prop::collection::vec(request(threads), 1..requests);
+    (1usize..=3, 1usize..=4, prop::collection::vec(any::<bool>(), 2)).prop_flat_map(move |(cores, threads, fair)| {
+        requests(threads).prop_map(move |requests| {
+            let fair = fair.clone();
+            Plan { cores, threads, pool: 0, helpers: 2, fair, requests }
+        })
+    })
 }
 
 /// What a thread does at a time.
@@ -106,6 +165,10 @@ pub enum Doing {
     ForAnswer,
     /// Sleeps until a timer.
     ForTimer,
+    /// Sleeps until this thread, a helper, answers over a pipe.
+    ForHelper(usize),
+    /// Sleeps until this thread, a helper, makes room in its pipe.
+    ForRoom(usize),
 }
 
 impl kernel::Doing for Doing {
@@ -165,6 +228,25 @@ struct Thread {
     serves: Option<(usize, VecDeque<Op>)>,
     /// The other server's answer was not read yet.
     answered: bool,
+    /// Nor was a helper's.
+    helped: bool,
+    /// Of a helper: to whom it is to answer.
+    answers_to: Option<usize>,
+}
+
+/// A job in a pipe.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    by: usize,
+    request: usize,
+    job: Job,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Pipe {
+    jobs: VecDeque<Written>,
+    /// Threads that sleep until there is room.
+    in_line: VecDeque<usize>,
 }
 
 struct Machine {
@@ -174,17 +256,20 @@ struct Machine {
     /// Requests that wait for a thread of the pool, each with when it was put there, ns.
     queue: VecDeque<(usize, u64)>,
     in_line: Vec<VecDeque<usize>>,
+    /// Of each helper.
+    pipes: Vec<Pipe>,
     truth: Truth,
 }
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan) -> (RunContext, Vec<CpuEvents>, Truth) {
-    let threads = plan.threads + plan.pool;
+    let threads = plan.threads + plan.pool + plan.helpers;
     let mut machine = Machine {
         kernel: Kernel::new(plan.cores, threads),
         threads: vec![Thread::default(); threads],
         queue: VecDeque::new(),
         in_line: vec![VecDeque::new(); plan.fair.len()],
+        pipes: vec![Pipe::default(); plan.helpers],
         truth: Truth { holder: vec![vec![]; plan.fair.len()], ..Truth::default() },
         plan: plan.clone(),
     };
@@ -196,10 +281,15 @@ pub fn run(plan: &Plan) -> (RunContext, Vec<CpuEvents>, Truth) {
     (facts(plan), machine.kernel.into_events(), Truth { doing, ..machine.truth })
 }
 
+/// The thread of a helper.
+pub fn helper(plan: &Plan, helper: usize) -> usize {
+    plan.threads + plan.pool + helper
+}
+
 fn facts(plan: &Plan) -> RunContext {
     let row =
         |thread| TaskRow { tid: tid(thread), tgid: TARGET, comm: name(thread), target: true, ..TaskRow::default() };
-    let mut names = Names::new(&(0..plan.threads + plan.pool).map(row).collect::<Vec<_>>());
+    let mut names = Names::new(&(0..plan.threads + plan.pool + plan.helpers).map(row).collect::<Vec<_>>());
     let mut symbols = vec![String::new()];
     names.add_tasks_and_stacks(&[], &mut symbols);
     RunContext {
@@ -211,6 +301,17 @@ fn facts(plan: &Plan) -> RunContext {
         cpus: plan.cores as u16 + 1,
         ..RunContext::default()
     }
+}
+
+/// What a thread is there for.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// Waits for packets.
+    Receives,
+    /// Serves what others received.
+    OfPool,
+    /// Helper of this pipe.
+    Helps(usize),
 }
 
 impl Machine {
@@ -230,13 +331,21 @@ impl Machine {
         self.truth.holder[lock].push((self.kernel.now_ns, thread));
     }
 
-    fn is_of_pool(&self, thread: usize) -> bool {
-        thread >= self.plan.threads
+    fn part(&self, thread: usize) -> Part {
+        match thread.checked_sub(self.plan.threads) {
+            None => Part::Receives,
+            Some(of_pool) if of_pool < self.plan.pool => Part::OfPool,
+            Some(other) => Part::Helps(other - self.plan.pool),
+        }
     }
 
     /// The call in which a thread waits for work.
     fn rests_in(&self, thread: usize) -> u64 {
-        if self.is_of_pool(thread) { FUTEX } else { EPOLL }
+        match self.part(thread) {
+            Part::Receives => EPOLL,
+            Part::OfPool => FUTEX,
+            Part::Helps(_) => READ,
+        }
     }
 
     fn rests(&self, thread: usize) -> bool {
@@ -275,9 +384,11 @@ impl Machine {
     /// A thread has got a core.
     fn began(&mut self, thread: usize) {
         let works = self.threads[thread].serves.as_ref().map(|serves| serves.0);
-        let arrived = self.threads[thread].arrived.front().copied();
-        let queued = self.queue.front().map(|queued| queued.0);
-        let next = if self.is_of_pool(thread) { queued } else { arrived };
+        let next = match self.part(thread) {
+            Part::Receives => self.threads[thread].arrived.front().copied(),
+            Part::OfPool => self.queue.front().map(|queued| queued.0),
+            Part::Helps(helper) => self.pipes[helper].jobs.front().map(|written| written.request),
+        };
         // Of a pool, another thread may have been faster.
         self.kernel.says(thread, works.or(next).map_or(Doing::Rests, Doing::Works));
     }
@@ -304,7 +415,10 @@ impl Machine {
             self.kernel.reads_answer(core, thread, thread);
         }
         let Some(op) = ops.pop_front() else {
-            self.kernel.replies(core, thread, request);
+            match self.part(thread) {
+                Part::Helps(_) => self.answers_over_pipe(core, thread),
+                Part::Receives | Part::OfPool => self.kernel.replies(core, thread, request),
+            }
             return self.turns_to_work(core, thread);
         };
         let sleeps = match op {
@@ -335,8 +449,16 @@ impl Machine {
                 self.kernel.plan_at(self.kernel.now_ns + ns, Next::Fires(thread));
                 Some((NANOSLEEP, Doing::ForTimer))
             }
+            Op::Write(helper, job) => self.writes(core, helper, Written { by: thread, request, job }),
+            Op::Read(helper) if !std::mem::take(&mut self.threads[thread].helped) => {
+                Some((READ, Doing::ForHelper(self::helper(&self.plan, helper))))
+            }
+            Op::Read(_) => {
+                self.kernel.go_on_after(core, CALL_NS);
+                None
+            }
         };
-        if sleeps.is_some() && matches!(op, Op::Lock(_)) {
+        if sleeps.is_some() && matches!(op, Op::Lock(_) | Op::Write(..) | Op::Read(_)) {
             // It tries again.
             ops.push_front(op);
         }
@@ -361,9 +483,37 @@ impl Machine {
         None
     }
 
+    /// A thread writes a job into the pipe of a helper, or sleeps until there is room.
+    fn writes(&mut self, core: usize, helper: usize, written: Written) -> Option<(u64, Doing)> {
+        let reader = self::helper(&self.plan, helper);
+        if self.pipes[helper].jobs.len() >= PIPE_JOBS {
+            self.pipes[helper].in_line.push_back(written.by);
+            return Some((WRITE, Doing::ForRoom(reader)));
+        }
+        self.pipes[helper].jobs.push_back(written);
+        if self.rests(reader) {
+            self.kernel.wake(core, tid(written.by), reader);
+        }
+        self.kernel.go_on_after(core, CALL_NS);
+        None
+    }
+
+    /// A helper's job is done.
+    fn answers_over_pipe(&mut self, core: usize, thread: usize) {
+        let Some(asked) = self.threads[thread].answers_to.take() else { return };
+        self.threads[asked].helped = true;
+        if self.kernel.doing(asked) == Some(Doing::ForHelper(thread)) {
+            self.kernel.wake(core, tid(thread), asked);
+        }
+    }
+
     /// The next work of a thread, or sleep until there is some.
     fn turns_to_work(&mut self, core: usize, thread: usize) {
-        let works = if self.is_of_pool(thread) { self.takes(thread) } else { self.receives(core, thread) };
+        let works = match self.part(thread) {
+            Part::Receives => self.receives(core, thread),
+            Part::OfPool => self.takes(thread),
+            Part::Helps(helper) => self.reads_job(core, thread, helper),
+        };
         if works {
             self.kernel.go_on_after(core, CALL_NS);
         } else {
@@ -403,5 +553,20 @@ impl Machine {
     fn serves(&mut self, thread: usize, request: usize) {
         let ops = self.plan.requests[request].ops.iter().copied().collect();
         self.threads[thread].serves = Some((request, ops));
+    }
+
+    /// The next job of a helper's pipe, if there is one; who waits for room may write.
+    fn reads_job(&mut self, core: usize, thread: usize, helper: usize) -> bool {
+        let Some(Written { by, request, job }) = self.pipes[helper].jobs.pop_front() else { return false };
+        self.kernel.now_ns += 1;
+        self.kernel.says(thread, Doing::Works(request));
+        self.threads[thread].answers_to = job.answers.then_some(by);
+        let naps = (job.naps_ns > 0).then_some(Op::Nap(job.naps_ns));
+        let ops = [Op::Compute(job.computes_ns)].into_iter().chain(naps).collect();
+        self.threads[thread].serves = Some((request, ops));
+        if let Some(writer) = self.pipes[helper].in_line.pop_front() {
+            self.kernel.wake(core, tid(thread), writer);
+        }
+        true
     }
 }
