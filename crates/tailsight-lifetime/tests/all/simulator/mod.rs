@@ -4,6 +4,7 @@
 //! probes would write them, and a [`truth::Truth`]: which messages there were, when each stage happened, which task was on
 //! each core and what each thread did at every nanosecond. Nothing here uses the code under test.
 
+pub mod kernel;
 pub mod machine;
 pub mod network;
 pub mod server;

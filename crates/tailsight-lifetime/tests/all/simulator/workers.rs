@@ -1,41 +1,32 @@
-//! A server whose threads sleep for a purpose that is known: for work, for a lock, for another server, for a timer.
+//! A server whose threads sleep for a purpose that is known: for work, for a lock, a pipe, another server or a timer.
 //!
 //! In: a [`Plan`]: requests with what their handler does, locks that are fair or not, cores. Out: the events of each core as the probes would
 //! write them, and a [`Truth`]: at every nanosecond what each thread did, and who held each lock. Nothing here uses the code under test.
 //!
-//! A discrete simulation: threads run on cores, take turns of [`TURN_NS`] where others wait, and what they do costs [`CALL_NS`] a call. Each
-//! connection carries one request, and belongs to one thread, which waits in epoll. Packets arrive on a core of their own. With a pool, these
-//! threads only receive: each request goes into one queue, and the pool's threads, which wait for it in a futex, serve and answer.
+//! A discrete simulation on the cores of [`kernel`]. Each connection carries one request, and belongs to one thread, which waits in epoll.
+//! With a pool, these threads only receive: each request goes into one queue, and the pool's threads, which wait for it in a futex, serve and
+//! answer. Helpers read jobs from a pipe each, which holds [`PIPE_JOBS`], and write answers to a pipe of the thread that asked.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 use tailsight_lifetime::RunContext;
 use tailsight_lifetime::input::Names;
-use tailsight_trace::Event;
-use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
-use tailsight_trace::tables::{SocketRow, TaskRow};
+use tailsight_trace::tables::TaskRow;
 
 use super::TARGET;
-use crate::by_hand::{event, recv, request, send, switch};
+pub use super::kernel::name;
+use super::kernel::{self, CALL_NS, Kernel, SERVER_PORT, Step, at, backend, tid};
 
-/// What a thread does between two steps of its handler, ns: system calls and the like.
-const CALL_NS: u64 = 200;
-/// How long a thread runs where others wait for its core, ns.
-const TURN_NS: u64 = 1_000_000;
-/// From a wake-up to the switch on a core that idles, ns.
-const WAKE_NS: u64 = 3_000;
-const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
-const SERVER_PORT: u64 = 11_211;
-const FIRST_CLIENT_PORT: u64 = 4_000;
-const BACKEND_PORT: u64 = 9_101;
-const FIRST_OWN_PORT: u64 = 20_000;
+const READ: u64 = 0;
+const WRITE: u64 = 1;
 const RECVFROM: u64 = 45;
 const NANOSLEEP: u64 = 35;
 const FUTEX: u64 = 202;
 const EPOLL: u64 = 281;
+/// How many jobs a pipe holds.
+const PIPE_JOBS: usize = 2;
 
 /// What a handler does, in order.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +41,21 @@ pub enum Op {
     Call(u64),
     /// Sleeps until a timer after so many ns.
     Nap(u64),
+    /// Writes a job to the pipe of a helper.
+    Write(usize, Job),
+    /// Reads the answer of a helper, which was asked for one before.
+    Read(usize),
+}
+
+/// What a helper does for a handler.
+#[derive(Clone, Copy, Debug)]
+pub struct Job {
+    /// It computes for so many ns,
+    pub computes_ns: u64,
+    /// and sleeps until a timer, unless this is 0.
+    pub naps_ns: u64,
+    /// Whether it writes an answer.
+    pub answers: bool,
 }
 
 /// A request.
@@ -72,6 +78,8 @@ pub struct Plan {
     pub threads: usize,
     /// Threads of the pool; 0: there is none.
     pub pool: usize,
+    /// Helpers, each with a pipe.
+    pub helpers: usize,
     /// Locks; whether one goes to the first in line, or to whoever tries first once it is free.
     pub fair: Vec<bool>,
     /// In the order of their arrival.
@@ -99,9 +107,47 @@ pub fn plans(requests: usize, pool: std::ops::RangeInclusive<usize>) -> impl Str
     (1usize..=3, 1usize..=4, pool, prop::collection::vec(any::<bool>(), 2)).prop_flat_map(
         move |(cores, threads, pool, fair)| {
             let requests = prop::collection::vec(request(threads), 1..requests);
-            requests.prop_map(move |requests| Plan { cores, threads, pool, fair: fair.clone(), requests })
+            requests.prop_map(move |requests| Plan { cores, threads, pool, helpers: 0, fair: fair.clone(), requests })
         },
     )
+}
+
+/// Plans of up to so many requests, whose handlers ask helpers, and feed them, over pipes.
+pub fn piped(requests: usize) -> impl Strategy<Value = Plan> {
+    let compute = || (1_000u64..300_000).prop_map(Op::Compute);
+    let naps_ns = || prop_oneof![2 => Just(0), 1 => 50_000u64..1_000_000];
+    let job = move |answers| {
+        (1_000u64..300_000, naps_ns()).prop_map(move |(computes_ns, naps_ns)| Job { computes_ns, naps_ns, answers })
+    };
+    // The answer may be there before it is read.
+    let ask = move || {
+        (0usize..2, job(true), prop::option::of(compute())).prop_map(|(helper, job, between)| {
+            [Some(Op::Write(helper, job)), between, Some(Op::Read(helper))].into_iter().flatten().collect()
+        })
+    };
+    let feed = (0usize..2, prop::collection::vec(job(false), 1..4))
+        .prop_map(|(helper, jobs)| jobs.into_iter().map(|job| Op::Write(helper, job)).collect());
+    let held = prop_oneof![1 => ask(), 1 => compute().prop_map(|op| vec![op])];
+    let locked =
+        (0usize..2, held).prop_map(|(lock, held)| [vec![Op::Lock(lock)], held, vec![Op::Unlock(lock)]].concat());
+    let part = prop_oneof![
+        2 => compute().prop_map(|op| vec![op]),
+        1 => (50_000u64..2_000_000).prop_map(|ns| vec![Op::Nap(ns)]),
+        3 => ask(),
+        2 => feed,
+        1 => locked,
+    ];
+    let request = move |threads| {
+        (1_000u64..1_000_000, 0..threads, prop::collection::vec(part.clone(), 1..4))
+            .prop_map(|(after_ns, thread, parts)| Request { after_ns, thread, ops: parts.concat() })
+    };
+    let requests = move |threads| prop::collection::vec(request(threads), 1..requests);
+    (1usize..=3, 1usize..=4, prop::collection::vec(any::<bool>(), 2)).prop_flat_map(move |(cores, threads, fair)| {
+        requests(threads).prop_map(move |requests| {
+            let fair = fair.clone();
+            Plan { cores, threads, pool: 0, helpers: 2, fair, requests }
+        })
+    })
 }
 
 /// What a thread does at a time.
@@ -119,6 +165,14 @@ pub enum Doing {
     ForAnswer,
     /// Sleeps until a timer.
     ForTimer,
+    /// Sleeps until this thread, a helper, answers over a pipe.
+    ForHelper(usize),
+    /// Sleeps until this thread, a helper, makes room in its pipe.
+    ForRoom(usize),
+}
+
+impl kernel::Doing for Doing {
+    const READY: Doing = Doing::Ready;
 }
 
 /// What happened.
@@ -156,10 +210,6 @@ impl Truth {
     }
 }
 
-fn at<T: Copy>(changes: &[(u64, T)], at_ns: u64) -> Option<T> {
-    changes.partition_point(|change| change.0 <= at_ns).checked_sub(1).map(|i| changes[i].1)
-}
-
 /// What is to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
@@ -167,21 +217,8 @@ enum Next {
     Arrives(usize),
     /// The answer of another server for a thread does.
     Answered(usize),
-    /// A thread's timer fires, on the core that it slept on.
+    /// A thread's timer fires.
     Fires(usize),
-    /// A core takes the thread that it was woken for.
-    Begins(usize),
-    /// What runs on a core goes on: of an earlier turn, if the number is not the core's.
-    GoesOn(usize, u64),
-}
-
-#[derive(Clone, Debug, Default)]
-struct Core {
-    runs: Option<usize>,
-    /// Woken, and not yet switched to the thread.
-    awaits: Option<usize>,
-    turn: u64,
-    turn_began_ns: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -189,372 +226,347 @@ struct Thread {
     arrived: VecDeque<usize>,
     /// The request that it serves, and what is left of it.
     serves: Option<(usize, VecDeque<Op>)>,
-    last_core: usize,
+    /// The other server's answer was not read yet.
     answered: bool,
+    /// Nor was a helper's.
+    helped: bool,
+    /// Of a helper: to whom it is to answer.
+    answers_to: Option<usize>,
+}
+
+/// A job in a pipe.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    by: usize,
+    request: usize,
+    job: Job,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Pipe {
+    jobs: VecDeque<Written>,
+    /// Threads that sleep until there is room.
+    in_line: VecDeque<usize>,
 }
 
 struct Machine {
     plan: Plan,
-    now_ns: u64,
-    agenda: BinaryHeap<Reverse<(u64, u64, Next)>>,
-    planned: u64,
-    cores: Vec<Core>,
+    kernel: Kernel<Next, Doing>,
     threads: Vec<Thread>,
-    ready: VecDeque<usize>,
     /// Requests that wait for a thread of the pool, each with when it was put there, ns.
     queue: VecDeque<(usize, u64)>,
     in_line: Vec<VecDeque<usize>>,
-    events: Vec<Vec<Event>>,
+    /// Of each helper.
+    pipes: Vec<Pipe>,
     truth: Truth,
 }
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan) -> (RunContext, Vec<CpuEvents>, Truth) {
+    let threads = plan.threads + plan.pool + plan.helpers;
     let mut machine = Machine {
-        now_ns: 1_000,
-        agenda: BinaryHeap::new(),
-        planned: 0,
-        cores: vec![Core::default(); plan.cores],
-        threads: vec![Thread::default(); plan.threads + plan.pool],
-        ready: VecDeque::new(),
+        kernel: Kernel::new(plan.cores, threads),
+        threads: vec![Thread::default(); threads],
         queue: VecDeque::new(),
         in_line: vec![VecDeque::new(); plan.fair.len()],
-        events: vec![vec![]; plan.cores + 1],
-        truth: Truth {
-            doing: vec![vec![]; plan.threads + plan.pool],
-            holder: vec![vec![]; plan.fair.len()],
-            ..Truth::default()
-        },
+        pipes: vec![Pipe::default(); plan.helpers],
+        truth: Truth { holder: vec![vec![]; plan.fair.len()], ..Truth::default() },
         plan: plan.clone(),
     };
     machine.begin();
-    while let Some(Reverse((at_ns, _, next))) = machine.agenda.pop() {
-        machine.now_ns = machine.now_ns.max(at_ns);
-        machine.step(next);
+    while let Some(step) = machine.kernel.next() {
+        machine.step(step);
     }
-    let events = (0..).zip(machine.events).map(|(cpu, events)| CpuEvents { cpu, events }).collect();
-    (facts(plan), events, machine.truth)
+    let doing = std::mem::take(&mut machine.kernel.doing);
+    (facts(plan), machine.kernel.into_events(), Truth { doing, ..machine.truth })
 }
 
-/// A thread's name.
-pub fn name(thread: usize) -> String {
-    format!("worker{thread}")
-}
-
-fn tid(thread: usize) -> u32 {
-    TARGET + thread as u32
-}
-
-fn ports(request: usize) -> u64 {
-    SERVER_PORT << 16 | (FIRST_CLIENT_PORT + request as u64)
+/// The thread of a helper.
+pub fn helper(plan: &Plan, helper: usize) -> usize {
+    plan.threads + plan.pool + helper
 }
 
 fn facts(plan: &Plan) -> RunContext {
     let row =
         |thread| TaskRow { tid: tid(thread), tgid: TARGET, comm: name(thread), target: true, ..TaskRow::default() };
-    let mut names = Names::new(&(0..plan.threads + plan.pool).map(row).collect::<Vec<_>>());
+    let mut names = Names::new(&(0..plan.threads + plan.pool + plan.helpers).map(row).collect::<Vec<_>>());
     let mut symbols = vec![String::new()];
     names.add_tasks_and_stacks(&[], &mut symbols);
-    let backend = SocketRow {
-        local_addr: "127.0.0.1".into(),
-        local_port: BACKEND_PORT as u16,
-        listening: true,
-        comm: "backend".into(),
-        ..SocketRow::default()
-    };
-    let ports = [SERVER_PORT as u16].into_iter().collect();
     RunContext {
         app: "server".into(),
         names,
-        sockets: vec![backend],
+        sockets: vec![backend()],
         symbols,
-        ports,
+        ports: [SERVER_PORT].into_iter().collect(),
         cpus: plan.cores as u16 + 1,
         ..RunContext::default()
     }
+}
+
+/// What a thread is there for.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// Waits for packets.
+    Receives,
+    /// Serves what others received.
+    OfPool,
+    /// Helper of this pipe.
+    Helps(usize),
 }
 
 impl Machine {
     /// Each thread is seen once as it goes to sleep for work; requests come later.
     fn begin(&mut self) {
         for thread in 0..self.threads.len() {
-            let core = thread % self.cores.len();
-            let ts = self.tick();
-            self.events[core].push(switch(ts, 0, tid(thread), 0));
-            let ts = self.tick();
-            let rests_in = self.rests_in(thread);
-            self.events[core].push(switch(ts, tid(thread), 0, rests_in));
-            self.threads[thread].last_core = core;
-            self.says(thread, Doing::Rests);
+            self.kernel.seen_first(thread, self.rests_in(thread), Doing::Rests);
         }
-        let mut at_ns = self.now_ns + 10_000;
-        for (n, request) in self.plan.requests.clone().iter().enumerate() {
+        let mut at_ns = self.kernel.now_ns + 10_000;
+        for (n, request) in self.plan.requests.iter().enumerate() {
             at_ns += request.after_ns;
-            self.plan_at(at_ns, Next::Arrives(n));
+            self.kernel.plan_at(at_ns, Next::Arrives(n));
         }
-    }
-
-    /// The next nanosecond: no two events have the same.
-    fn tick(&mut self) -> u64 {
-        self.now_ns += 1;
-        self.now_ns
-    }
-
-    fn plan_at(&mut self, at_ns: u64, next: Next) {
-        self.planned += 1;
-        self.agenda.push(Reverse((at_ns, self.planned, next)));
-    }
-
-    fn says(&mut self, thread: usize, doing: Doing) {
-        let now_ns = self.now_ns;
-        self.truth.doing[thread].push((now_ns, doing));
     }
 
     fn holds(&mut self, lock: usize, thread: Option<usize>) {
-        let now_ns = self.now_ns;
-        self.truth.holder[lock].push((now_ns, thread));
+        self.truth.holder[lock].push((self.kernel.now_ns, thread));
     }
 
-    fn is_of_pool(&self, thread: usize) -> bool {
-        thread >= self.plan.threads
+    fn part(&self, thread: usize) -> Part {
+        match thread.checked_sub(self.plan.threads) {
+            None => Part::Receives,
+            Some(of_pool) if of_pool < self.plan.pool => Part::OfPool,
+            Some(other) => Part::Helps(other - self.plan.pool),
+        }
     }
 
     /// The call in which a thread waits for work.
     fn rests_in(&self, thread: usize) -> u64 {
-        if self.is_of_pool(thread) { FUTEX } else { EPOLL }
-    }
-
-    fn step(&mut self, next: Next) {
-        match next {
-            Next::Arrives(request) => self.arrives(request),
-            Next::Answered(thread) => self.answered(thread),
-            Next::Fires(thread) => self.fires(thread),
-            Next::Begins(core) => {
-                let thread = self.cores[core].awaits.take().expect("a thread was woken for this core");
-                self.switch_to(core, 0, thread);
-            }
-            Next::GoesOn(core, turn) if self.cores[core].turn == turn => self.goes_on(core),
-            Next::GoesOn(..) => {}
+        match self.part(thread) {
+            Part::Receives => EPOLL,
+            Part::OfPool => FUTEX,
+            Part::Helps(_) => READ,
         }
     }
 
-    /// Packets arrive on the last core, in a softirq that interrupts nobody.
-    fn in_softirq(&mut self, packets: impl FnOnce(&mut Machine)) {
-        let network = self.events.len() - 1;
-        let ts = self.tick();
-        self.events[network].push(event(ts, Kind::SoftirqEntry, 0, 0, [3, 0, 0]));
-        packets(self);
-        let ts = self.tick();
-        self.events[network].push(event(ts, Kind::SoftirqExit, 0, 0, [3, 0, 0]));
+    fn rests(&self, thread: usize) -> bool {
+        self.kernel.doing(thread) == Some(Doing::Rests)
     }
 
-    fn arrives(&mut self, request_id: usize) {
-        let thread = self.plan.requests[request_id].thread;
-        let network = self.events.len() - 1;
-        self.in_softirq(|machine| {
-            let ts = machine.tick();
-            machine.events[network].extend(request(ts, ports(request_id)));
-            machine.now_ns += 1;
-            machine.threads[thread].arrived.push_back(request_id);
-            if machine.truth.doing(thread, machine.now_ns) == Doing::Rests {
-                machine.wake(network, 0, thread);
-            }
-        });
+    fn step(&mut self, step: Step<Next>) {
+        match step {
+            Step::Planned(Next::Arrives(request)) => self.arrives(request),
+            Step::Planned(Next::Answered(thread)) => self.answered(thread),
+            Step::Planned(Next::Fires(thread)) => self.kernel.timer_wakes(thread),
+            Step::Began(thread) => self.began(thread),
+            Step::GoesOn { core, thread } => self.goes_on(core, thread),
+        }
+    }
+
+    fn arrives(&mut self, request: usize) {
+        let thread = self.plan.requests[request].thread;
+        self.kernel.softirq_begins();
+        self.kernel.request_arrives(request);
+        self.threads[thread].arrived.push_back(request);
+        if self.rests(thread) {
+            self.kernel.wake(self.kernel.network(), 0, thread);
+        }
+        self.kernel.softirq_ends();
     }
 
     fn answered(&mut self, thread: usize) {
-        let network = self.events.len() - 1;
-        self.in_softirq(|machine| {
-            let ts = machine.tick();
-            let ports = own_ports(thread);
-            machine.events[network].push(event(ts, Kind::PeerReady, 0, 0, [LOOPBACK, ports | 20 << 32, 8]));
-            machine.threads[thread].answered = true;
-            machine.wake(network, 0, thread);
-        });
+        self.kernel.softirq_begins();
+        self.kernel.answer_arrives(thread);
+        self.threads[thread].answered = true;
+        self.kernel.wake(self.kernel.network(), 0, thread);
+        self.kernel.softirq_ends();
     }
 
-    /// The timer interrupts whatever runs on the core that the thread slept on.
-    fn fires(&mut self, thread: usize) {
-        let core = self.threads[thread].last_core;
-        let runs = self.cores[core].runs.map_or(0, tid);
-        let ts = self.tick();
-        self.events[core].push(event(ts, Kind::VectorEntry, 0, runs, [0; 3]));
-        self.wake(core, runs, thread);
-        let ts = self.tick();
-        self.events[core].push(event(ts, Kind::VectorExit, 0, runs, [0; 3]));
-    }
-
-    /// `by`, on this core (the last one is the network's), wakes a thread.
-    fn wake(&mut self, on: usize, by: u32, thread: usize) {
-        let ts = self.tick();
-        let id = u64::from(tid(thread));
-        self.events[on].push(event(ts, Kind::SchedWaking, 0, by, [id, id, 0]));
-        self.says(thread, Doing::Ready);
-        match self.cores.iter().position(|core| core.runs.is_none() && core.awaits.is_none()) {
-            Some(core) => {
-                self.cores[core].awaits = Some(thread);
-                self.plan_at(self.now_ns + WAKE_NS, Next::Begins(core));
-            }
-            None => self.ready.push_back(thread),
-        }
-    }
-
-    fn switch_to(&mut self, core: usize, from: u32, thread: usize) {
-        if from == 0 {
-            let ts = self.tick();
-            self.events[core].push(switch(ts, 0, tid(thread), 0));
-        }
-        self.threads[thread].last_core = core;
-        let state = &mut self.cores[core];
-        (state.runs, state.turn) = (Some(thread), state.turn + 1);
-        state.turn_began_ns = self.now_ns;
+    /// A thread has got a core.
+    fn began(&mut self, thread: usize) {
         let works = self.threads[thread].serves.as_ref().map(|serves| serves.0);
-        let arrived = self.threads[thread].arrived.front().copied();
-        let queued = self.queue.front().map(|queued| queued.0);
-        let next = if self.is_of_pool(thread) { queued } else { arrived };
+        let next = match self.part(thread) {
+            Part::Receives => self.threads[thread].arrived.front().copied(),
+            Part::OfPool => self.queue.front().map(|queued| queued.0),
+            Part::Helps(helper) => self.pipes[helper].jobs.front().map(|written| written.request),
+        };
         // Of a pool, another thread may have been faster.
-        self.says(thread, works.or(next).map_or(Doing::Rests, Doing::Works));
-        self.go_on_after(core, CALL_NS);
+        self.kernel.says(thread, works.or(next).map_or(Doing::Rests, Doing::Works));
     }
 
-    fn go_on_after(&mut self, core: usize, ns: u64) {
-        self.plan_at(self.now_ns + ns, Next::GoesOn(core, self.cores[core].turn));
-    }
-
-    /// The thread leaves its core: to sleep in a call, or (0) because its turn is over. The next one comes.
-    fn leaves(&mut self, core: usize, call: u64, doing: Doing) {
-        let thread = self.cores[core].runs.take().expect("a thread runs");
-        self.cores[core].turn += 1;
-        let next = self.ready.pop_front();
-        let ts = self.tick();
-        self.events[core].push(switch(ts, tid(thread), next.map_or(0, tid), call));
-        self.says(thread, doing);
-        if doing == Doing::Ready {
-            self.ready.push_back(thread);
-        }
-        if let Some(next) = next {
-            self.switch_to(core, tid(thread), next);
+    /// The thread leaves its core to sleep in a call. The next one comes.
+    fn sleeps(&mut self, core: usize, call: u64, doing: Doing) {
+        if let Some(next) = self.kernel.sleeps(core, call, doing) {
+            self.began(next);
         }
     }
 
     /// One step of the thread that runs on a core.
-    fn goes_on(&mut self, core: usize) {
-        let thread = self.cores[core].runs.expect("a thread runs");
-        if !self.ready.is_empty() && self.now_ns - self.cores[core].turn_began_ns >= TURN_NS {
-            return self.leaves(core, 0, Doing::Ready);
+    fn goes_on(&mut self, core: usize, thread: usize) {
+        if self.kernel.turn_is_over(core) {
+            if let Some(next) = self.kernel.makes_way(core) {
+                self.began(next);
+            }
+            return;
         }
-        let Some((request, mut ops)) = self.threads[thread].serves.take() else { return self.receives(core, thread) };
+        let Some((request, mut ops)) = self.threads[thread].serves.take() else {
+            return self.turns_to_work(core, thread);
+        };
         if std::mem::take(&mut self.threads[thread].answered) {
-            let ts = self.tick();
-            let [a, b, c] = [LOOPBACK, own_ports(thread) | 20 << 32, 10 | 8 << 32];
-            self.events[core].push(event(ts, Kind::PeerRecv, 0, tid(thread), [a, b, c]));
+            self.kernel.reads_answer(core, thread, thread);
         }
         let Some(op) = ops.pop_front() else {
-            self.answers(core, thread, request);
-            return self.receives(core, thread);
-        };
-        let mut sleeps = None;
-        match op {
-            Op::Compute(ns) if ns > TURN_NS / 10 => {
-                // In parts, so that a turn ends in time.
-                ops.push_front(Op::Compute(ns - TURN_NS / 10));
-                self.go_on_after(core, TURN_NS / 10);
+            match self.part(thread) {
+                Part::Helps(_) => self.answers_over_pipe(core, thread),
+                Part::Receives | Part::OfPool => self.kernel.replies(core, thread, request),
             }
-            Op::Compute(ns) => self.go_on_after(core, ns),
-            Op::Lock(lock) => match self.truth.holder(lock, self.now_ns) {
-                None => {
-                    self.holds(lock, Some(thread));
-                    self.go_on_after(core, CALL_NS);
+            return self.turns_to_work(core, thread);
+        };
+        let sleeps = match op {
+            Op::Compute(ns) => {
+                let left_ns = self.kernel.computes(core, ns);
+                if left_ns > 0 {
+                    ops.push_front(Op::Compute(left_ns));
                 }
-                // It was given to it while it slept.
-                Some(holder) if holder == thread => self.go_on_after(core, CALL_NS),
-                Some(_) => {
-                    self.in_line[lock].push_back(thread);
-                    ops.push_front(op);
-                    sleeps = Some((FUTEX, Doing::ForLock(lock)));
-                }
-            },
+                None
+            }
+            Op::Lock(lock) => self.locks(core, thread, lock),
             Op::Unlock(lock) => {
-                self.now_ns += 1;
+                self.kernel.now_ns += 1;
                 let next = self.in_line[lock].pop_front();
                 self.holds(lock, next.filter(|_| self.plan.fair[lock]));
                 if let Some(next) = next {
-                    self.wake(core, tid(thread), next);
+                    self.kernel.wake(core, tid(thread), next);
                 }
-                self.go_on_after(core, CALL_NS);
+                self.kernel.go_on_after(core, CALL_NS);
+                None
             }
             Op::Call(ns) => {
-                let ts = self.tick();
-                let asks =
-                    event(ts, Kind::Send, 0, tid(thread), [LOOPBACK, own_ports(thread) | 10 << 32, 10 | 8 << 32]);
-                self.events[core].push(Event { aux: flow_flags::CLIENT, ..asks });
-                self.plan_at(self.now_ns + ns, Next::Answered(thread));
-                sleeps = Some((RECVFROM, Doing::ForAnswer));
+                self.kernel.asks(core, thread, thread);
+                self.kernel.plan_at(self.kernel.now_ns + ns, Next::Answered(thread));
+                Some((RECVFROM, Doing::ForAnswer))
             }
             Op::Nap(ns) => {
-                self.plan_at(self.now_ns + ns, Next::Fires(thread));
-                sleeps = Some((NANOSLEEP, Doing::ForTimer));
+                self.kernel.plan_at(self.kernel.now_ns + ns, Next::Fires(thread));
+                Some((NANOSLEEP, Doing::ForTimer))
             }
+            Op::Write(helper, job) => self.writes(core, helper, Written { by: thread, request, job }),
+            Op::Read(helper) if !std::mem::take(&mut self.threads[thread].helped) => {
+                Some((READ, Doing::ForHelper(self::helper(&self.plan, helper))))
+            }
+            Op::Read(_) => {
+                self.kernel.go_on_after(core, CALL_NS);
+                None
+            }
+        };
+        if sleeps.is_some() && matches!(op, Op::Lock(_) | Op::Write(..) | Op::Read(_)) {
+            // It tries again.
+            ops.push_front(op);
         }
         self.threads[thread].serves = Some((request, ops));
         if let Some((call, doing)) = sleeps {
-            self.leaves(core, call, doing);
+            self.sleeps(core, call, doing);
         }
     }
 
-    /// The reply is written, and goes to the driver within the call.
-    fn answers(&mut self, core: usize, thread: usize, request: usize) {
-        let (tid, ports) = (tid(thread), ports(request));
-        let ts = self.tick();
-        self.events[core].push(event(ts, Kind::SendBegin, 0, tid, [1, ports, 0]));
-        self.now_ns += CALL_NS;
-        let ts = self.tick();
-        self.events[core].push(event(ts, Kind::TxDriver, 0, tid, [1, ports | 500 << 32, 50]));
-        let ts = self.tick();
-        self.events[core].push(send(ts, ports, tid));
-    }
-
-    /// The next request of a thread, or sleep until there is one.
-    fn receives(&mut self, core: usize, thread: usize) {
-        if self.is_of_pool(thread) {
-            return self.takes(core, thread);
-        }
-        let Some(request) = self.threads[thread].arrived.pop_front() else {
-            return self.leaves(core, self.rests_in(thread), Doing::Rests);
-        };
-        let ts = self.tick();
-        self.events[core].push(recv(ts, ports(request), tid(thread)));
-        self.truth.received.insert(request, (thread, ts));
-        self.says(thread, Doing::Works(request));
-        if self.plan.pool == 0 {
-            let ops = self.plan.requests[request].ops.iter().copied().collect();
-            self.threads[thread].serves = Some((request, ops));
-        } else {
-            self.now_ns += CALL_NS;
-            self.queue.push_back((request, self.now_ns));
-            let rests = |&of_pool: &usize| self.truth.doing(of_pool, self.now_ns) == Doing::Rests;
-            if let Some(of_pool) = (self.plan.threads..self.threads.len()).find(rests) {
-                self.wake(core, tid(thread), of_pool);
+    /// A thread takes a lock, or sleeps.
+    fn locks(&mut self, core: usize, thread: usize, lock: usize) -> Option<(u64, Doing)> {
+        match self.truth.holder(lock, self.kernel.now_ns) {
+            None => self.holds(lock, Some(thread)),
+            // It was given to it while it slept.
+            Some(holder) if holder == thread => {}
+            Some(_) => {
+                self.in_line[lock].push_back(thread);
+                return Some((FUTEX, Doing::ForLock(lock)));
             }
         }
-        self.go_on_after(core, CALL_NS);
+        self.kernel.go_on_after(core, CALL_NS);
+        None
     }
 
-    /// The next request of the pool's queue, or sleep until there is one.
-    fn takes(&mut self, core: usize, thread: usize) {
-        let Some((request, queued_ns)) = self.queue.pop_front() else {
-            return self.leaves(core, self.rests_in(thread), Doing::Rests);
+    /// A thread writes a job into the pipe of a helper, or sleeps until there is room.
+    fn writes(&mut self, core: usize, helper: usize, written: Written) -> Option<(u64, Doing)> {
+        let reader = self::helper(&self.plan, helper);
+        if self.pipes[helper].jobs.len() >= PIPE_JOBS {
+            self.pipes[helper].in_line.push_back(written.by);
+            return Some((WRITE, Doing::ForRoom(reader)));
+        }
+        self.pipes[helper].jobs.push_back(written);
+        if self.rests(reader) {
+            self.kernel.wake(core, tid(written.by), reader);
+        }
+        self.kernel.go_on_after(core, CALL_NS);
+        None
+    }
+
+    /// A helper's job is done.
+    fn answers_over_pipe(&mut self, core: usize, thread: usize) {
+        let Some(asked) = self.threads[thread].answers_to.take() else { return };
+        self.threads[asked].helped = true;
+        if self.kernel.doing(asked) == Some(Doing::ForHelper(thread)) {
+            self.kernel.wake(core, tid(thread), asked);
+        }
+    }
+
+    /// The next work of a thread, or sleep until there is some.
+    fn turns_to_work(&mut self, core: usize, thread: usize) {
+        let works = match self.part(thread) {
+            Part::Receives => self.receives(core, thread),
+            Part::OfPool => self.takes(thread),
+            Part::Helps(helper) => self.reads_job(core, thread, helper),
         };
-        self.now_ns += 1;
-        self.truth.pooled.insert(request, (queued_ns, thread, self.now_ns));
-        self.says(thread, Doing::Works(request));
+        if works {
+            self.kernel.go_on_after(core, CALL_NS);
+        } else {
+            self.sleeps(core, self.rests_in(thread), Doing::Rests);
+        }
+    }
+
+    /// The next request of a thread that waits for packets, if there is one.
+    fn receives(&mut self, core: usize, thread: usize) -> bool {
+        let Some(request) = self.threads[thread].arrived.pop_front() else { return false };
+        let ts = self.kernel.receives(core, thread, request);
+        self.truth.received.insert(request, (thread, ts));
+        self.kernel.says(thread, Doing::Works(request));
+        if self.plan.pool == 0 {
+            self.serves(thread, request);
+            return true;
+        }
+        self.kernel.now_ns += CALL_NS;
+        self.queue.push_back((request, self.kernel.now_ns));
+        let of_pool = self.plan.threads..self.plan.threads + self.plan.pool;
+        if let Some(of_pool) = of_pool.into_iter().find(|&of_pool| self.rests(of_pool)) {
+            self.kernel.wake(core, tid(thread), of_pool);
+        }
+        true
+    }
+
+    /// The next request of the pool's queue, if there is one.
+    fn takes(&mut self, thread: usize) -> bool {
+        let Some((request, queued_ns)) = self.queue.pop_front() else { return false };
+        self.kernel.now_ns += 1;
+        self.truth.pooled.insert(request, (queued_ns, thread, self.kernel.now_ns));
+        self.kernel.says(thread, Doing::Works(request));
+        self.serves(thread, request);
+        true
+    }
+
+    fn serves(&mut self, thread: usize, request: usize) {
         let ops = self.plan.requests[request].ops.iter().copied().collect();
         self.threads[thread].serves = Some((request, ops));
-        self.go_on_after(core, CALL_NS);
     }
-}
 
-/// A thread's connection to the other server.
-fn own_ports(thread: usize) -> u64 {
-    (FIRST_OWN_PORT + thread as u64) << 16 | BACKEND_PORT
+    /// The next job of a helper's pipe, if there is one; who waits for room may write.
+    fn reads_job(&mut self, core: usize, thread: usize, helper: usize) -> bool {
+        let Some(Written { by, request, job }) = self.pipes[helper].jobs.pop_front() else { return false };
+        self.kernel.now_ns += 1;
+        self.kernel.says(thread, Doing::Works(request));
+        self.threads[thread].answers_to = job.answers.then_some(by);
+        let naps = (job.naps_ns > 0).then_some(Op::Nap(job.naps_ns));
+        let ops = [Op::Compute(job.computes_ns)].into_iter().chain(naps).collect();
+        self.threads[thread].serves = Some((request, ops));
+        if let Some(writer) = self.pipes[helper].in_line.pop_front() {
+            self.kernel.wake(core, tid(thread), writer);
+        }
+        true
+    }
 }
