@@ -15,6 +15,7 @@ mod rules;
 mod sending;
 mod serving;
 mod simulator;
+mod tasks;
 mod turns;
 mod unanswered;
 mod waits;

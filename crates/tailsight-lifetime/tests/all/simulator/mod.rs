@@ -7,6 +7,7 @@
 pub mod kernel;
 pub mod machine;
 pub mod network;
+pub mod runtime;
 pub mod server;
 pub mod truth;
 pub mod workers;
