@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Interrupt, Leg, Lifetimes, OwnerId};
+use tailsight_lifetime::{Context, Interrupt, Leg, Lifetimes, OwnerId};
 
 use crate::estimate::counted;
 
