@@ -3,13 +3,14 @@
 //! In: a [`Diagnosis`] with its causes, [`Options`], [`RecordingFacts`]. Out: sentences.
 
 use tailsight_lifetime::Leg;
-use tailsight_units::format::signed_duration as human;
+use tailsight_units::format::{signed_duration as human, three_digits};
 
 use super::data::ADVICE;
 use super::fill;
 use crate::cause::names::Titled;
 use crate::cause::{Category, Subject};
 use crate::cohorts::focus::percent;
+use crate::estimate::counted::Cost;
 use crate::estimate::{CostOfKind, Estimates};
 use crate::model::{Cause, Diagnosis};
 use crate::{Options, RecordingFacts, glob};
@@ -156,17 +157,9 @@ const NOTED: f64 = 0.01;
 /// and where heavier requests have more of them it is too much; nobody is to read it as what the kernel takes.
 pub fn estimated(estimates: &Estimates, causes: &[Cause]) -> Vec<String> {
     let mut out = vec![];
-    let matters =
-        |subject: &Subject| causes.iter().any(|c| c.subject.as_ref() == Some(subject) && c.share.abs() >= NOTED);
-    for CostOfKind { note, cost, .. } in estimates.costs.iter().filter(|of| matters(&of.subject)) {
-        let [low, high] = cost.ci95_ns;
-        let ns = |ns: f64| human(ns.round() as i64);
-        out.push(format!(
-            "{note} {} of own time ({} to {}), with all else that grows with their number",
-            ns(cost.slope_ns),
-            ns(low),
-            ns(high)
-        ));
+    for CostOfKind { note, cost, subject } in &estimates.costs {
+        let of = causes.iter().find(|c| c.subject.as_ref() == Some(subject) && c.share.abs() >= NOTED);
+        out.extend(of.map(|cause| format!("{note} {}", made_of(cost, cause))));
     }
     let is_class = |c: &&Cause| matches!(c.subject, Some(Subject::Class { .. }));
     if let Some(what) = estimates.classes.filter(|_| causes.iter().find(is_class).is_some_and(|c| c.share >= NOTED)) {
@@ -174,6 +167,35 @@ pub fn estimated(estimates: &Estimates, causes: &[Cause]) -> Vec<String> {
     }
     out
 }
+
+/// What an event costs, and what the row is made of: a reader who multiplies comes to its time.
+fn made_of(cost: &Cost, cause: &Cause) -> String {
+    let ns = |ns: f64| human(ns.round() as i64);
+    let [low, high] = cost.ci95_ns.map(ns);
+    let number_ns = cost.slope_ns * cost.more;
+    let mut out = format!(
+        "{} of own time ({low} to {high}), with all else that grows with their number; {} more in a slow message: {}",
+        ns(cost.slope_ns),
+        three_digits(cost.more),
+        ns(number_ns)
+    );
+    let row_ns = cause.deviation_ns as f64;
+    let matters = |part_ns: f64| part_ns.abs() > UNSAID * row_ns.abs();
+    if matters(number_ns - cost.by_number_ns) {
+        out += &format!(", of which the messages' own time has room for {}", ns(cost.by_number_ns));
+    }
+    if matters(cost.beyond_ns) {
+        out += &format!(", and {} by which slow messages with as many take longer", ns(cost.beyond_ns));
+    }
+    let measured_ns = row_ns - cost.by_number_ns - cost.beyond_ns;
+    if matters(measured_ns) {
+        out += &format!("; {} of the row was measured", ns(measured_ns));
+    }
+    out
+}
+
+/// What is left out of what a row is made of: at most this part of it.
+const UNSAID: f64 = 0.01;
 
 /// What to do next, most useful first, at most three.
 pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
