@@ -118,8 +118,6 @@ pub struct Focus {
     pub(super) tried_again: bool,
     /// Other threads that are known to have worked for this message, each with a time at which it did.
     pub(super) mine: [(u32, u64); 2],
-    /// A sleep of the thread that began before this was a wait for work.
-    pub(super) since: u64,
     /// Ends of sleeps are looked up to this time, beyond the piece itself.
     pub(super) until: u64,
     /// The message; [`NOBODY`]: any.
@@ -157,7 +155,6 @@ impl Focus {
             asked: 0,
             tried_again: false,
             mine: [(0, 0); 2],
-            since: 0,
             until: 0,
             message: NOBODY,
             answered: 0,
@@ -221,11 +218,8 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             }
         }
         Leg::Service => {
-            // A thread that answers what another one received, and that slept since before that, waited for work.
-            let since = if extra.send_tid == m.tid { 0 } else { from };
             let mut focus = Focus {
                 mine: [(m.tid, m.recv_enter_ns), (0, 0)],
-                since,
                 until: to,
                 message: m.id,
                 needs_until: to,

@@ -126,8 +126,8 @@ fn judge_other(
     }
 }
 
-/// With a pool, what is not said to be what it was, thousandths: of the waits for one of its threads (11 in 2,000 plans), and of all else (0.2).
-const MISSED_IN_QUEUES: u64 = 30;
+/// With a pool, what is not said to be what it was, thousandths: of the waits for one of its threads (3 in 2,000 plans), and of all else (0.2).
+const MISSED_IN_QUEUES: u64 = 10;
 const MISSED_ELSEWHERE: u64 = 1;
 /// What a hand-off, a call and the turn of a lock take, ns: which of two neighbours has it is no matter.
 const EDGES_NS: u64 = 3_000;
@@ -148,17 +148,13 @@ fn every_sleep_is_said_to_be_what_it_was_for() {
 }
 
 /// Helpers that are asked and fed over pipes, which are full now and then. The same plans each time.
-///
-/// Not in the receive leg while the thread reads from a pipe: of a message that arrives meanwhile the helper's work is said to be its own, and
-/// the helper's sleep a wait without one who is waited for. What a thread waits for in a read no name of a call tells. The table below counts it.
 #[test]
 fn who_waits_for_a_pipe_waits_for_the_helper_behind_it() {
     let mut runner = TestRunner::deterministic();
     let mut judged = BTreeSet::new();
     for _ in 0..400 {
         let plan = workers::piped(30).new_tree(&mut runner).expect("a plan").current();
-        let mut answers = answers(&plan).expect("a partition that is exact");
-        answers.retain(|answer| answer.leg != Leg::Receive || !answer.truth.starts_with("waits for a helper"));
+        let answers = answers(&plan).expect("a partition that is exact");
         let wrong: Vec<&Answer> = answers.iter().filter(|answer| !answer.right).collect();
         let wrong_ns: u64 = wrong.iter().map(|answer| answer.ns).sum();
         assert!(wrong_ns <= EDGES_NS * plan.requests.len() as u64, "{wrong_ns} ns: {wrong:#?} of {plan:?}");
@@ -173,7 +169,6 @@ fn who_waits_for_a_pipe_waits_for_the_helper_behind_it() {
 
 /// The smallest plan of that: a message arrives while its thread reads the answer of a helper, for the message before.
 #[test]
-#[ignore = "wrong today: the helper's work is said to be the second message's own"]
 fn a_message_behind_one_that_reads_from_a_pipe_waits_for_that_one() {
     let job = Job { computes_ns: 300_000, naps_ns: 0, answers: true };
     let first = Request { after_ns: 1_000, thread: 0, ops: vec![Op::Write(0, job), Op::Read(0)] };

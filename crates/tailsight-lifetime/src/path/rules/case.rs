@@ -57,25 +57,17 @@ impl<'a> Case<'a> {
         self.part.waker.filter(is_sibling).filter(|_| self.depth < deepest)
     }
 
-    /// Whether the sleep was no wait for work, which a sibling passes on. A thread that slept when the message arrived waited for work; one
-    /// that fell asleep later, or in a write, waits for something that the other one has.
+    /// Whether the sleep was no wait for work, which a sibling passes on: the thread was in the middle of this message, or of others, when it
+    /// fell asleep, or wrote. Who ended the sleep then had what it waited for.
     pub fn needs_what_another_has(&self) -> bool {
         *self.needs_what_another_has.get_or_init(|| {
             let SleepPart { since, how, .. } = self.part;
-            let fell_asleep_since = self.focus.handoff.is_none_or(|(_, ts)| since >= ts);
+            let in_turn =
+                since >= self.focus.own_from || busy_periods::serving(&self.scan.busy_periods, self.focus.tid, since);
             let writes = syscalls::waits_for_room(how.nr) && !how.uninterruptible && !how.io;
-            let needs_a_lock = || self.needs_a_lock() || self.part.waker.is_some_and(|w| self.cannot_pass_on(w.tid));
-            (fell_asleep_since || writes || self.depth == 0 && needs_a_lock())
-                && since >= self.focus.since
-                && !self.focus.handed
+            let holds_up = || self.depth == 0 && self.part.waker.is_some_and(|w| self.cannot_pass_on(w.tid));
+            (in_turn || writes || holds_up()) && !self.focus.handed
         })
-    }
-
-    /// Whether a thread that slept before the message came waited for a lock that it needed for the messages before. It may also have
-    /// had nothing to do, as the threads of a pool: of them a busy period ends with their last reply when they rest for long.
-    fn needs_a_lock(&self) -> bool {
-        let SleepPart { since, ended, how, .. } = self.part;
-        ended - since >= busy_periods::CALL_NS && holder::is_lock(how) && self.sleeper_serves()
     }
 
     /// Whether the thread that ended the sleep cannot have passed a message on: it was busy all the time, and never in the recording waited
