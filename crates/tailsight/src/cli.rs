@@ -302,7 +302,7 @@ pub struct Man {
 #[derive(Debug, Args)]
 pub struct Schema {
     /// The command
-    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::schemas::SCHEMAS.map(|(name, _)| name)))]
+    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::schemas::SCHEMAS.map(|printed| printed.command)))]
     pub command: String,
 }
 

@@ -1,5 +1,6 @@
 //! Frames: what was nested on a core, or what a thread waited for, and their names in the output.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_kernel::syscalls::name as syscall_name;
 use tailsight_kernel::{MIGRATE_REASONS, RECLAIM_KINDS};
@@ -156,7 +157,7 @@ impl Frame {
 }
 
 /// What kind a [`Frame`] is of. Its name begins the frame's name in the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)] // As the variants of `Frame`.
 pub enum FrameKind {
@@ -259,7 +260,7 @@ impl FrameKind {
 }
 
 /// A frame with its numbers and symbols looked up: it means the same outside of its run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct NamedFrame {
     /// What it is.
     pub kind: FrameKind,
