@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, PathSpan, Role};
@@ -20,7 +21,7 @@ use crate::typical::{self, Key, Times, row_of};
 use crate::{CauseOf, Error, Options};
 
 /// One message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Shown {
     /// Always 1.
     pub schema: u32,
@@ -66,7 +67,7 @@ pub struct Shown {
 }
 
 /// A stage.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mark {
     /// `driver`, `stack`, `handoff`, `wake`, `on_cpu`, `recv_enter`, `recv`, `send`, `xmit`.
     pub stage: String,
@@ -75,7 +76,7 @@ pub struct Mark {
 }
 
 /// A piece of the path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Span {
     /// When, from the beginning.
     pub at_ns: u64,
@@ -102,7 +103,7 @@ pub struct Span {
 }
 
 /// What a message has of one row, and what the reference has.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// Its category.
     pub category: Category,

@@ -3,11 +3,12 @@
 //! In: the diagnosis, which knows processes, cores and devices of a run. Out: data for JSON, sentences for people, and the
 //! input of [`crate::plan()`]. Where a change names no process, it is the host's.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is to become what. `netns`: a process in the network namespace that is meant, when that is another one than the
 /// caller's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Change {
@@ -110,7 +111,7 @@ pub enum Change {
 }
 
 /// A limit of a control group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
     /// `memory.high`: above it, allocations are slowed down.

@@ -2,12 +2,13 @@
 //!
 //! In: a plan or the state file. Out: words, and whether two values of it are the same to the kernel.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cpus;
 
 /// One value of the host.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum Place {
     /// An attribute of a thread.
@@ -46,7 +47,7 @@ pub enum Place {
 }
 
 /// An attribute of a thread. The values in words: `other 0`, `fifo 1`; `0,2-3`; `none`, `realtime 4`; `running`, `stopped`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attribute {
     /// Scheduling policy and real-time priority.
@@ -72,7 +73,7 @@ impl Attribute {
 }
 
 /// A setting of a network device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Setting {
     /// Microseconds that a receive interrupt may be held back.

@@ -5,12 +5,13 @@
 
 use crate::machine::cpu_flags;
 use crate::{Fact, HostError, Root, syscall};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const BASE: &str = "/sys/devices/system/clocksource/clocksource0";
 
 /// How the system clock is being steered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Discipline {
     /// True if a daemon keeps it synchronised (`STA_UNSYNC` clear).
     pub synchronised: bool,
@@ -25,7 +26,7 @@ pub struct Discipline {
 }
 
 /// A hardware clock of a NIC or a hypervisor.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PtpClock {
     /// Its device, such as `ptp0`.
     pub name: String,
@@ -34,7 +35,7 @@ pub struct PtpClock {
 }
 
 /// The host's clocks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Clocks {
     /// The clocksource in use.
     pub current: Fact<String>,

@@ -3,6 +3,7 @@
 //! In: `/proc/sys/kernel`, `/sys/kernel`, `/proc/config.gz` or `/boot/config-RELEASE`. Out: [`Kernel`].
 
 use crate::{Fact, HostError, Root, btf};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -36,7 +37,7 @@ const OPTIONS: [&str; 20] = [
 ];
 
 /// What lockdown forbids even to root (`man 7 kernel_lockdown`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Lockdown {
     /// Nothing.
@@ -48,7 +49,7 @@ pub enum Lockdown {
 }
 
 /// Facts about the running kernel.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// As `uname -r` prints it.
     pub release: Fact<String>,

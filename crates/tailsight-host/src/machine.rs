@@ -5,10 +5,11 @@
 use crate::proc::field;
 use crate::root::cpu_list;
 use crate::{Fact, Root};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The hardware as the kernel shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// The CPU's model name.
     pub cpu_model: Fact<String>,

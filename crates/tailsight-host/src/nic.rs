@@ -4,6 +4,7 @@
 
 use crate::ethtool::{self, CoalesceInfo, TsInfo};
 use crate::{Fact, HostError, Root, syscall};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -11,7 +12,7 @@ use std::io;
 pub(crate) const UNSUPPORTED: &str = "the driver does not support it";
 
 /// Time stamping abilities (`ETHTOOL_GET_TS_INFO`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeStamping {
     /// The NIC stamps received packets.
     pub rx_hardware: bool,
@@ -37,7 +38,7 @@ impl TimeStamping {
 }
 
 /// Interrupt coalescing (`ETHTOOL_GCOALESCE`): how long the NIC waits before it interrupts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Coalescing {
     /// Microseconds that a received packet may wait.
     pub rx_usecs: u32,
@@ -52,7 +53,7 @@ pub struct Coalescing {
 }
 
 /// One network interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Nic {
     /// Its name.
     pub name: String,

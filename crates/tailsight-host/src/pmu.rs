@@ -4,6 +4,7 @@
 
 use crate::rights::Attempt;
 use crate::{Fact, HostError, Root, syscall};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +12,7 @@ use std::io;
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
 /// One performance monitoring unit with its abilities.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pmu {
     /// Its name under `/sys/bus/event_source/devices`.
     pub name: String,
@@ -20,7 +21,7 @@ pub struct Pmu {
 }
 
 /// The units of this host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pmus {
     /// All names.
     pub names: Vec<String>,

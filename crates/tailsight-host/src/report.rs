@@ -12,13 +12,14 @@ use crate::rights::Attempt;
 use crate::rights::Rights;
 use crate::settings::{self, Context, Setting, Target};
 use crate::{Fact, Root, fentry};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The version of the report's JSON form. Fields are added without a new number, never renamed or removed.
 pub const SCHEMA: u32 = 1;
 
 /// Facts about a host.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostReport {
     /// [`SCHEMA`].
     pub schema: u32,

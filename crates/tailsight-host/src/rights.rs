@@ -5,6 +5,7 @@
 
 use crate::kernel::{Kernel, Lockdown};
 use crate::{Fact, HostError, Root, syscall};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -35,7 +36,7 @@ const CAPABILITIES: [(&str, u32, &str); 9] = [
 ];
 
 /// One attempt at a privileged call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attempt {
     /// True if the kernel did it.
     pub allowed: bool,
@@ -59,7 +60,7 @@ impl Attempt {
 }
 
 /// A capability that this process does not have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Missing {
     /// Its name, such as `CAP_SYSLOG`.
     pub capability: String,
@@ -68,7 +69,7 @@ pub struct Missing {
 }
 
 /// What this process may do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rights {
     /// The effective user id.
     pub uid: Fact<u32>,

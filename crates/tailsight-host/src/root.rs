@@ -4,6 +4,7 @@
 //! [`Fact`], a value or the reason why it is unknown.
 
 use crate::HostError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Read};
@@ -13,8 +14,9 @@ use std::path::{Path, PathBuf};
 const TEXT_LIMIT: u64 = 4 << 20;
 
 /// A value, or why it is not known. In JSON: the value itself, or `{"unknown": "reason"}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(inline)]
 pub enum Fact<T> {
     /// Not known, with the reason.
     Unknown {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_queue::ArrivalProcess;
 use tailsight_units::parse;
@@ -12,7 +13,7 @@ use tailsight_units::parse;
 use crate::LoadError;
 
 /// When requests are due.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Arrivals {
     /// Gaps that are drawn, whatever the server does: `exponential`, `lognormal:1.5` and the others of [`ArrivalProcess`].

@@ -1,9 +1,10 @@
 //! Requests, counted by their result.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Requests, counted. `intended = sent + unsent`, and `sent` is the sum of all the statuses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Requests that were due.
     pub intended: u64,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_protocol::Kind;
 
@@ -12,7 +13,7 @@ use crate::{Arrivals, Endpoint, LoadError, Rate, Workload};
 use tailsight_units::parse::{duration_ns, write_duration};
 
 /// How a thread waits for the next request to be due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Wait {
     /// Sleeps, and wakes early by the recent lateness of this host's timers, as far as the lateness goal requires it
@@ -76,7 +77,7 @@ impl From<Wait> for String {
 }
 
 /// When replies are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Receive {
     /// `Lazy` where the kernel stamps what arrives, else `Eager`.
@@ -89,7 +90,7 @@ pub enum Receive {
 }
 
 /// Where the requests of a [burst](Plan::burst) go.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum BurstOver {
     /// To one connection, in one call: pipelined.
@@ -100,7 +101,7 @@ pub enum BurstOver {
 }
 
 /// Which certificates TLS trusts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
     /// The host's certificate authorities (`/etc/ssl/certs/ca-certificates.crt`, or where `SSL_CERT_FILE` says).
@@ -113,7 +114,7 @@ pub enum Trust {
 
 /// Beyond this the client was not good enough and the run is flagged. Other accounts have fixed limits
 /// ([`Complaint`](crate::Complaint) names them); older files contain them, and they are read but not used.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Limits {
     /// 99th percentile of the client's own lateness (clock at the send call minus intended), ns: also the goal of its
@@ -130,13 +131,14 @@ impl Default for Limits {
 
 /// A load. Make one with [`Plan::new`], change fields, [`Plan::validate`] it; [`Driver::start`](crate::Driver::start) does
 /// so as well.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// The server.
     pub target: Endpoint,
     /// The protocol.
     #[serde(with = "as_text")]
+    #[schemars(with = "String")]
     pub protocol: Kind,
     /// The requests.
     pub workload: Workload,

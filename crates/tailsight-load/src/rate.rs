@@ -6,13 +6,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
 use tailsight_units::parse::{duration_ns, number, write_duration};
 
 /// Requests per second over time, for the whole load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Rate {
     /// Constant: `20k`.

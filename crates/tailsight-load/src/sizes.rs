@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
@@ -20,7 +21,7 @@ const ETC_SMALL: [f64; 15] = [
 ];
 
 /// How large something is, bytes. Draws are rounded to whole bytes and cut at the limits of what is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Size {
     /// Always the same: `fixed:32` or just `32`.

@@ -5,13 +5,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
 
 /// A server, by the transport that reaches it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(rename = "Target")]
 pub enum Endpoint {
     /// TCP, without Nagle's delay: `host:port` or `tcp://host:port`.
     Tcp(String),

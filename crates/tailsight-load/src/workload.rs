@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::keys::MAX_KEY;
@@ -10,7 +11,7 @@ use crate::{LoadError, Size};
 use tailsight_units::parse::{signed, whole as count};
 
 /// The popularity of keys.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Popularity {
     /// All the same: `uniform`.
@@ -56,7 +57,7 @@ impl From<Popularity> for String {
 
 /// Requests by their content. As text: an optional preset (`etc`, `usr`), then `name=value` pairs, separated by `;`:
 /// `usr;keys=1M;popularity=zipf:0.99`, `key=fixed:20;value=uniform:10,100;sets=0.1;preload=no`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Workload {
     /// How many keys there are (`keys`).

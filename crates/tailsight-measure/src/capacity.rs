@@ -11,6 +11,7 @@ mod open;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_load::{Arrivals, Interval, Outcome, Plan};
 
@@ -34,7 +35,7 @@ const SERVER_BUSY: f64 = 0.9;
 const UNSURE: f64 = 0.1;
 
 /// A peak.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
     /// Always 1.
     pub schema: u32,

@@ -2,12 +2,13 @@
 //!
 //! Times are CPU time in ns over all cores. What cannot be read is absent, never 0.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_host::proc::CpuTicks;
 use tailsight_load::{Endpoint, allowed_cpus, now_ns, process_cpu_ns};
 
 /// Where the client ran.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// Cores on which the client may run; of agents, those of the smallest host.
     pub cores: usize,

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_load::{ArrivalProcess, Arrivals, Plan, Rate};
 use tailsight_stats::method::{self, Config, PercentileGoal, Width};
@@ -11,7 +12,7 @@ use tailsight_stats::method::{self, Config, PercentileGoal, Width};
 use crate::Error;
 
 /// Which latency the percentiles are of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Latency {
     /// From when the request was due: what a user of an open system suffers, the client's own lateness included.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_load::{Complaint, Counts, Plan};
 use tailsight_stats::method;
@@ -15,7 +16,7 @@ use crate::question::Latency;
 pub const SCHEMA: u32 = 1;
 
 /// A measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -80,7 +81,7 @@ pub struct Report {
 }
 
 /// A comparison with an earlier run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Against {
     /// The other run's file.
     pub file: String,
@@ -111,7 +112,8 @@ pub struct Against {
 }
 
 /// Whether an objective is met.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Met")]
 pub struct ObjectiveResult {
     /// The objective.
     pub objective: Objective,
@@ -130,7 +132,7 @@ impl Report {
 }
 
 /// A number with its interval, or N/A.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "kebab-case")]
 #[allow(clippy::large_enum_variant)] // There is one of it in a report.
 pub enum Verdict {
@@ -164,7 +166,7 @@ pub enum Verdict {
 }
 
 /// A percentile of which nothing is known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unknown {
     /// What was asked: `p99:10us@95`.
     pub asked: String,
@@ -175,7 +177,7 @@ pub struct Unknown {
 }
 
 /// Whether an assumption held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     /// All of its checks passed.
@@ -189,7 +191,7 @@ pub enum State {
 }
 
 /// An assumption that the number stands on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Assumption {
     /// As in [`Checked::id`].
     pub id: String,
@@ -205,7 +207,7 @@ pub struct Assumption {
 }
 
 /// What one of several agents saw.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ByAgent {
     /// Its name.
     pub agent: String,
@@ -216,7 +218,7 @@ pub struct ByAgent {
 }
 
 /// A percentile that is known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Known {
     /// What was asked: `p99:10us@95`.
     pub asked: String,
@@ -255,7 +257,7 @@ impl From<&method::PercentileResult> for Known {
 }
 
 /// A check with its evidence.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// Which assumption: `load`, `arrivals`, `drift`, `agents-differ`, …; besides the method's own also `interrupted`, `server-gone`, `stalled`,
     /// `client-cpu`, `client-starved`, `open-loop`, `client`, `agent`.
@@ -308,7 +310,7 @@ pub(crate) fn id_of(id: method::CheckId) -> String {
 }
 
 /// A latency over the samples that bear the result.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Samples behind it; 0 if there are too few for it.
     pub n: usize,
@@ -324,7 +326,7 @@ pub struct Summary {
 }
 
 /// A percentile with its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// The percentile.
     pub value: f64,
@@ -335,7 +337,7 @@ pub struct Estimate {
 }
 
 /// The client's lateness.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lateness {
     /// Requests behind it.
     pub n: u64,
@@ -358,7 +360,7 @@ pub struct Lateness {
 }
 
 /// Rates while measuring.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Achieved {
     /// Asked for on average; absent in a closed loop.
     pub asked: Option<f64>,
@@ -369,7 +371,7 @@ pub struct Achieved {
 }
 
 /// The client.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Client {
     /// Agents.
     pub agents: Vec<String>,
@@ -410,7 +412,7 @@ pub struct Client {
 }
 
 /// An agent on another machine (or in another process), as its coordinator knows it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentFacts {
     /// HOST:PORT; the name that samples and accounts carry.
     pub agent: String,
@@ -441,7 +443,7 @@ pub struct AgentFacts {
 }
 
 /// A step of the method.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepTaken {
     /// When it ended, since the start of the load, s.
     pub at_s: f64,
@@ -450,7 +452,7 @@ pub struct StepTaken {
 }
 
 /// Something that was wrong.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Remark {
     /// In words.
     pub text: String,
@@ -459,7 +461,7 @@ pub struct Remark {
 }
 
 /// The samples that are in the file, whatever the verdict.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Kept {
     /// How many.
     pub n: usize,

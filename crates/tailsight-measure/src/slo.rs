@@ -11,6 +11,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_load::Rate;
 use tailsight_stats::compare::{confidence_below, confidence_below_dependent};
@@ -65,7 +66,7 @@ pub struct Search {
 }
 
 /// A measurement at a rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Try {
     /// The rate.
     pub rate: f64,
@@ -87,7 +88,7 @@ fn unclear() -> Fate {
 }
 
 /// What was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Highest {
     /// The objective.
     pub objective: Objective,

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_load::Rate;
 
@@ -37,7 +38,7 @@ pub enum Rates {
 }
 
 /// What a measurement says of the load that was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// A number.
@@ -69,7 +70,7 @@ pub fn fate(report: &Report) -> Fate {
 }
 
 /// A measurement at a rate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// The rate asked for, requests/s.
     pub rate: f64,
@@ -80,7 +81,7 @@ pub struct Point {
 }
 
 /// Latency against load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
     /// [`SCHEMA`].
     pub schema: u32,

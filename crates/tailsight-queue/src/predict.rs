@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use rand::RngExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::formulas::{Md1, mg1_mean, mmc_mean, mmc_quantile};
@@ -32,7 +33,7 @@ pub struct Question<'a> {
 }
 
 /// The answer. Maps have the keys `mean`, `p50`, `p99.9`, …
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Prediction {
     /// Version of these fields.
     pub schema: u32,

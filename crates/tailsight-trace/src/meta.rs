@@ -1,9 +1,10 @@
 //! `run.json`: what was recorded, on what, with which hooks, what was lost and what it cost.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The description of a run.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunMeta {
     /// Always `tailsight-run`.
@@ -83,7 +84,7 @@ pub struct RunMeta {
 }
 
 /// A setting that can lengthen the tail, as `tailsight doctor` reads it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Setting {
     /// A stable name, snake_case; of an interface's setting it ends with `:` and the interface.
@@ -93,6 +94,7 @@ pub struct Setting {
     /// Its value.
     pub value: String,
     /// `good`, `hurts`, `unknown` (not readable, or its effect cannot be seen) or `not_present`.
+    #[schemars(extend("enum" = ["good", "hurts", "unknown", "not_present"]))]
     pub verdict: String,
     /// Why, in a sentence or two.
     pub why: String,
@@ -113,7 +115,7 @@ impl Setting {
 }
 
 /// A file of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunFile {
     /// Its name, from the run's folder on: `events/cpu-0.arrow`.
@@ -125,7 +127,7 @@ pub struct RunFile {
 }
 
 /// Functions that were traced from their begin to their end.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Traced {
     /// By number, as events refer to them.
@@ -142,7 +144,7 @@ pub struct Traced {
 }
 
 /// One of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TracedFunction {
     /// Its name, demangled; of USDT probes `provider:probe`.
@@ -168,7 +170,7 @@ pub struct TracedFunction {
 }
 
 /// Samples of what the target's threads ran.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Sampling {
     /// Time on a core between two ticks of the clock, ns.
@@ -210,7 +212,7 @@ pub struct Sampling {
 }
 
 /// The process that recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Recorder {
     /// Its process id.
@@ -226,7 +228,7 @@ pub struct Recorder {
 }
 
 /// Where a recorder ran, so that the server did not wait for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Placement {
     /// The cores that it might use when the recording ended.
@@ -244,7 +246,7 @@ pub struct Placement {
 }
 
 /// What a recorder was still allowed to do when it read the files of the target.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Confinement {
     /// The capabilities that it kept.
@@ -256,7 +258,7 @@ pub struct Confinement {
 }
 
 /// Where a recording stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Being recorded, or killed while it was.
@@ -269,7 +271,7 @@ pub enum State {
 }
 
 /// The recorded host.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Host {
     /// Kernel release.
@@ -286,7 +288,7 @@ pub struct Host {
 }
 
 /// What was recorded.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Target {
     /// The option that chose it, as the user gave it.
@@ -303,7 +305,7 @@ pub struct Target {
 }
 
 /// A process, told from others that had its id before or have it later.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Process {
     /// Process id.
@@ -315,7 +317,7 @@ pub struct Process {
 }
 
 /// A network device as it was when the recording ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Device {
     /// Its name.
@@ -340,7 +342,7 @@ pub struct Device {
 }
 
 /// One hook.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Hook {
     /// The tracepoint's name.
@@ -365,7 +367,7 @@ pub struct Hook {
 }
 
 /// One core's stream.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Cpu {
     /// The core.
@@ -377,7 +379,7 @@ pub struct Cpu {
 }
 
 /// Time stamps of NICs in a recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NicStamps {
     /// Devices that were set to stamp when the recording began, and whose clocks were compared all through it.
@@ -393,7 +395,7 @@ pub struct NicStamps {
 }
 
 /// A device that stamps packets by a clock of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StampingDevice {
     /// Its name.
@@ -412,7 +414,7 @@ pub struct StampingDevice {
 
 /// What first saw a reply of each protocol on its way out: the start of the transmit leg (Tales of the Tail, T5). One of
 /// [`send_entry::ALL`]; empty in older runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SendEntry {
     /// Of TCP.
@@ -440,7 +442,7 @@ pub mod send_entry {
 }
 
 /// The per-core buffers.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Buffer {
     /// Events a core's buffer holds.
@@ -452,7 +454,7 @@ pub struct Buffer {
 }
 
 /// First bytes of the target's segments, kept because `--protocol` asked for them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Payload {
     /// The application's protocol: `memcached`, `resp` or `http1`.
@@ -462,7 +464,7 @@ pub struct Payload {
 }
 
 /// What the recording cost.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Overhead {
     /// Mean ns of one event (hook runs weighted by how often they ran).

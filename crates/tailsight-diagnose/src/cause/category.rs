@@ -1,13 +1,14 @@
 //! What kinds of causes there are.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 macro_rules! categories {
     ($($name:ident $id:literal $words:literal,)*) => {
         /// A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum Category {
-            $(#[doc = $id] #[serde(rename = $id)] $name,)*
+            $(#[doc = $words] #[serde(rename = $id)] $name,)*
             /// The row that sums up what is no cause: rows whose interval holds 0. No rule can say so.
             #[serde(rename = "not-significant")]
             NotSignificant,

@@ -1,9 +1,10 @@
 //! Which phase of the method (NSight §5.2) finds a cause, and how.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which phase found a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// 1.
@@ -17,7 +18,7 @@ pub enum Phase {
 }
 
 /// How the focus differs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// Few of the ordinary messages have it.
@@ -45,6 +46,7 @@ pub struct Finding {
 
 /// An absent value as an empty text: how the JSON has always had it.
 pub(crate) mod or_empty {
+    use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
     use serde::de::IntoDeserializer;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -60,5 +62,9 @@ pub(crate) mod or_empty {
     pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
         let text = String::deserialize(from)?;
         if text.is_empty() { Ok(None) } else { T::deserialize(text.into_deserializer()).map(Some) }
+    }
+
+    pub fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<T>(), { "const": "" }] })
     }
 }

@@ -1,10 +1,11 @@
 //! Who or what a cause is, as data. [`crate::cause::names`] makes its name and its words; no code parses these.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::NamedFrame;
 
 /// Who or what had the time.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Subject {

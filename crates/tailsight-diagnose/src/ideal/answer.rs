@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_units::parse;
 
@@ -11,7 +12,7 @@ use super::fit::Fit;
 use crate::cause::Category;
 
 /// The ideal beside a diagnosis.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OfDiagnosis {
     /// The queue that fits the server.
     pub model: Fit,
@@ -29,7 +30,7 @@ pub struct OfDiagnosis {
 }
 
 /// The part of the latency of some messages that the ideal server would have given them too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inherent {
     /// Mean latency, ns.
     pub mean_ns: u64,
@@ -40,7 +41,7 @@ pub struct Inherent {
 }
 
 /// The latencies had a cause been absent.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIf {
     /// Of the cause.
     pub rank: u32,
@@ -58,7 +59,7 @@ pub struct WhatIf {
 }
 
 /// A percentile and what it may be at most.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Objective {
     /// Above 0 and below 1.
     pub quantile: f64,
@@ -82,7 +83,7 @@ impl fmt::Display for Objective {
 }
 
 /// What the objective allows, and what the load needs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Capacity {
     /// The objective.
     pub objective: Objective,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::timelines::work::{ThreadWork, Work};
 use tailsight_lifetime::{Leg, Lifetimes};
@@ -20,7 +21,7 @@ pub struct Known {
 }
 
 /// How requests queue for workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queues {
     /// All workers take from one.
@@ -30,7 +31,7 @@ pub enum Queues {
 }
 
 /// The queue.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fit {
     /// The service time of every message, ns.
     pub service_ns: u64,

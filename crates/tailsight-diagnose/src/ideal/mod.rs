@@ -20,6 +20,7 @@ pub mod what_if;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::timelines::work::Work;
 use tailsight_lifetime::{Leg, Lifetimes, Message};
@@ -34,7 +35,7 @@ pub use of_diagnosis::{OfRun, fill, of_run, without};
 pub use peel::Named;
 
 /// Measured against ideal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ideal {
     /// Always 1.
     pub schema: u32,
@@ -69,7 +70,7 @@ pub struct Ideal {
 }
 
 /// Two curves for one plot.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Curves {
     /// As measured.
     pub measured: Vec<(u64, f64)>,

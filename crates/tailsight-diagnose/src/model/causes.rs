@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::{NamedFrame, Role};
 
@@ -10,7 +11,7 @@ use crate::cause::phase::or_empty;
 use crate::cause::{Category, How, Phase, Subject};
 
 /// One named cause.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
     /// 1 for the largest.
     pub rank: u32,
@@ -43,9 +44,11 @@ pub struct Cause {
     pub times: [f64; 2],
     /// The phase of NSight §5.2 that found it; none of the row that sums up what is no cause.
     #[serde(default, with = "or_empty")]
+    #[schemars(schema_with = "or_empty::schema::<Phase>")]
     pub phase: Option<Phase>,
     /// How.
     #[serde(default, with = "or_empty")]
+    #[schemars(schema_with = "or_empty::schema::<How>")]
     pub how: Option<How>,
     /// Mean ns of a message: focus, reference.
     #[serde(default)]
@@ -93,7 +96,7 @@ pub struct Cause {
 }
 
 /// A function's part of a cause.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionPart {
     /// The function: the innermost one of the program itself, where it called a library's.
     pub name: String,
@@ -159,7 +162,7 @@ impl FunctionPart {
 }
 
 /// NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FunctionHow {
     /// More time in it than the reference.
@@ -170,7 +173,7 @@ pub enum FunctionHow {
 }
 
 /// What a runtime does in a function.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuntimePart {
     /// Always `runtime`.
     pub category: String,
@@ -188,7 +191,7 @@ pub struct RuntimePart {
 }
 
 /// A function of a hot path.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HotFrame {
     /// The function.
     pub name: String,
@@ -204,7 +207,7 @@ pub struct HotFrame {
 }
 
 /// A process, or several of one name, with the threads that focus messages met.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Who {
     /// The process; of several, the one with most of the deviation.
     pub pid: u32,
@@ -227,7 +230,7 @@ pub struct Who {
 }
 
 /// Threads of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ByThread {
     /// The name.
     pub name: String,
@@ -238,7 +241,7 @@ pub struct ByThread {
 }
 
 /// A fix that `tailsight fix` makes when it is told to, and takes back.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Action {
     /// Its number, from 1, in the order of the causes; fixes of several causes that change the same have the same.
     pub n: u32,
@@ -257,7 +260,7 @@ pub struct Action {
 }
 
 /// Messages of the same application that were served first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ahead {
     /// How many were ahead of a focus message, on average.
     pub focus: f64,
@@ -268,7 +271,7 @@ pub struct Ahead {
 }
 
 /// What held the messages that others waited behind: beyond what ordinary messages have of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Root {
     /// Its category.
     pub category: Category,
@@ -306,7 +309,7 @@ fn application_core() -> Role {
 }
 
 /// Focus messages with the same dominant cause.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cluster {
     /// The cause's rank in `causes`.
     pub rank: u32,

@@ -4,6 +4,7 @@ mod causes;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::{Context, Incomplete, Leg, Role};
 
@@ -16,7 +17,7 @@ pub use causes::{
 };
 
 /// What was found out about a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// Always 1.
     pub schema: u32,
@@ -110,7 +111,7 @@ pub struct Diagnosis {
 }
 
 /// What a rule for sleeps decided of the focus (docs/rules.md).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RuleShare {
     /// Its id.
     pub rule: String,
@@ -121,7 +122,7 @@ pub struct RuleShare {
 }
 
 /// Own work of messages beside the time that there was for it; both are means of a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkBalance {
     /// What a message is said to have worked itself from its receive call to its reply, ns: of a sample of all messages.
     pub own_ns: u64,
@@ -131,7 +132,7 @@ pub struct WorkBalance {
 }
 
 /// Causes that were taken out of the messages before they were compared.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Without {
     /// What was taken out, the largest first.
     pub causes: Vec<TakenOut>,
@@ -144,7 +145,7 @@ pub struct Without {
 }
 
 /// A cause that was taken out.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TakenOut {
     /// Its category.
     pub category: Category,
@@ -157,7 +158,7 @@ pub struct TakenOut {
 }
 
 /// Messages on connections that requests may share. Of those that do, a message is a segment and has no reply: only its receive leg is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Multiplexed {
     /// On connections of HTTP/2 in the clear: without a reply.
     pub http2: u64,
@@ -172,7 +173,7 @@ pub struct Multiplexed {
 }
 
 /// Send calls that answer no received message; they are no messages of the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// Unasked, to clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -183,7 +184,7 @@ pub struct Sent {
 }
 
 /// Send calls of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentCalls {
     /// How many.
     pub calls: u64,
@@ -204,7 +205,7 @@ pub struct SentCalls {
 }
 
 /// Counts of messages.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MessageCounts {
     /// Messages seen.
     pub total: u64,
@@ -218,7 +219,7 @@ pub struct MessageCounts {
 }
 
 /// A stage of messages (Tales of the Tail §3.3.1): how long it took.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stage {
     /// `stack`, `wake-up`, `copy`, `application` or `transmit`.
     pub name: String,
@@ -233,7 +234,7 @@ pub struct Stage {
 }
 
 /// The latency of one leg over the messages that have it complete.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LegLatency {
     /// How many messages have it complete.
     pub messages: u64,
@@ -243,7 +244,7 @@ pub struct LegLatency {
 }
 
 /// Where a median message of the run spends its time: compared with nothing, so also what every message waits for.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Typical {
     /// From this quantile of the leg's latency, 0 to 1.
     pub from: f64,
@@ -258,7 +259,7 @@ pub struct Typical {
 }
 
 /// One row of a profile.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TypicalRow {
     /// Its category.
     pub category: Category,
@@ -281,7 +282,7 @@ pub struct TypicalRow {
 }
 
 /// One of the slowest messages.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SlowMessage {
     /// Its id.
     pub id: u32,
@@ -296,7 +297,7 @@ pub struct SlowMessage {
 }
 
 /// A slice of the latency distribution.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Slice {
     /// From this quantile, 0 to 1.
     pub from: f64,
@@ -309,7 +310,7 @@ pub struct Slice {
 }
 
 /// A part of the deviation (NSight §6.3), from 0 to 1: of reported causes in `coverage`, of time with an owner in `owned`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Of the focus's total deviation.
     pub overall: f64,
@@ -326,7 +327,7 @@ pub struct Coverage {
 }
 
 /// NSight §7.4: beyond the causes of one slice.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct More {
     /// By slice of the latencies, the causes by how many messages they hit (Figure 18 at every percentile).
     pub pervasive: Vec<Pervasive>,
@@ -340,7 +341,7 @@ pub struct More {
 }
 
 /// The causes of one slice by how many messages they hit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pervasive {
     /// From this quantile.
     pub from: f64,
@@ -356,7 +357,7 @@ pub struct Pervasive {
 }
 
 /// What was queued ahead of the messages in one function.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Queue {
     /// The function: `messages`, `app send`, `app receive`, `app processing`, `kernel receive`, `kernel send`.
     pub function: String,
@@ -373,7 +374,7 @@ pub struct Queue {
 }
 
 /// What ran on a core while messages were in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreContexts {
     /// The core; null for time that is bound to none (sleeps).
     pub cpu: Option<u16>,
@@ -387,7 +388,7 @@ pub struct CoreContexts {
 }
 
 /// What was lost.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Loss {
     /// Events lost.
     pub events: u64,
@@ -396,7 +397,7 @@ pub struct Loss {
 }
 
 /// What the recording cost.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Overhead {
     /// Mean ns of one event.
     pub ns_per_event: f64,

@@ -18,11 +18,12 @@ use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::nic::Nic;
 use crate::{HostError, Root};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use target::Target;
 
 /// What a setting does to the tail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rating {
     /// Its value is right for a server with a short tail, or it does no harm.
@@ -49,7 +50,7 @@ impl Rating {
 }
 
 /// One setting of the host or of the process under study.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Setting {
     /// A stable name, snake_case; per-interface settings end with `:` and the interface.
     pub id: String,

@@ -8,12 +8,13 @@ use crate::Root;
 use crate::machine::numa_nodes;
 use crate::proc::{comm, field};
 use crate::root::{cpu_list, cpu_ranges};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod cgroup;
 
 /// One thread of the target.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Thread {
     /// Its id.
     pub tid: u32,
@@ -28,7 +29,7 @@ pub struct Thread {
 }
 
 /// The process under study.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// Its process id.
     pub pid: u32,

@@ -3,6 +3,7 @@
 //! In: the table `frames!`, in which each frame stands once. Out: [`Frame`], the [`FrameKind`]s with their names, and the properties by
 //! which the rest of the program asks about frames.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_kernel::syscalls::name as syscall_name;
 use tailsight_kernel::{MIGRATE_REASONS, RECLAIM_KINDS};
@@ -61,7 +62,7 @@ macro_rules! frames {
         }
 
         /// What kind a [`Frame`] is of. Its name begins the frame's name in the output.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         #[serde(rename_all = "kebab-case")]
         #[allow(missing_docs)] // As the variants of `Frame`.
         pub enum FrameKind {
@@ -324,7 +325,7 @@ impl Names<'_> {
 }
 
 /// A frame with its numbers and symbols looked up: it means the same outside of its run.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct NamedFrame {
     /// What it is.
     pub kind: FrameKind,

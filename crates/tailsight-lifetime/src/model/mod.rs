@@ -7,6 +7,7 @@ mod frame;
 mod owner;
 mod rule;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use tailsight_kernel::syscalls::{NO_SYSCALL, name as syscall_name};
 use tailsight_trace::FlowKey;
@@ -16,7 +17,7 @@ pub use owner::{Context, Owner, OwnerId, Part, PathSpan, Role, Who};
 pub use rule::{Rule, Without};
 
 /// A part of a message's way through the host (docs/lifetimes.md; Tales of the Tail, stages T1 to T6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Leg {
     /// From the first sight in the stack (from the NIC's stamp, where the run has those) to the return of the receive call.
@@ -59,7 +60,7 @@ impl std::str::FromStr for Leg {
 
 /// Why a message could not be followed to its end. The texts are in the JSON of a diagnosis and stay what they are; the
 /// variants are in the order of their texts, which is that of the JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub enum Incomplete {
     /// The kernel dropped it: no room in the socket, or its checksum was wrong.

@@ -1,11 +1,12 @@
 //! Owners of time, and the parts of a leg that they had.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Frame, Rule};
 
 /// On whose side of the hand-off a nanosecond was spent (NSight §3: R and A).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Role {
     /// On the receive core, before the hand-off.
     R,
@@ -14,7 +15,7 @@ pub enum Role {
 }
 
 /// The execution context that owned a core (or the reason why none did), as seen from one message.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Context {
     /// The thread that served this message, working for it.

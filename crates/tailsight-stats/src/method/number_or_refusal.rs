@@ -2,12 +2,13 @@
 //!
 //! All times are nanoseconds.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::model::PercentileGoal;
 
 /// Which assumption was checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CheckId {
@@ -94,7 +95,7 @@ pub struct Check {
 }
 
 /// How an interval was made.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "method", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum IntervalMethod {

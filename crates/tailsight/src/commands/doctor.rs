@@ -1,6 +1,8 @@
 //! `tailsight doctor`: what this host can record, and what on it hurts tail latency.
 
-use tailsight_host::{HostReport, Root};
+use schemars::JsonSchema;
+use serde::Serialize;
+use tailsight_host::{Fact, HostReport, Root};
 use tailsight_record::probes::Need;
 use tailsight_record::{HookChoice, HookState, loader};
 use tailsight_units::chain;
@@ -15,13 +17,11 @@ pub fn run(args: &Doctor) -> anyhow::Result<Exit> {
     host.blockers.extend(lacking(hooks.as_deref().ok()));
     let able = can_record(&host.blockers, hooks.as_deref().ok());
     if args.json {
-        let mut value = serde_json::to_value(&host)?;
-        value["can_record"] = able.into();
-        value["hooks"] = match &hooks {
-            Ok(hooks) => hooks.iter().map(hook_json).collect(),
-            Err(e) => serde_json::json!({ "unknown": chain(e) }),
+        let hooks = match &hooks {
+            Ok(hooks) => Fact::Known(hooks.iter().map(Hook::of).collect()),
+            Err(e) => Fact::unknown(chain(e)),
         };
-        terminal::print_json(&value)?;
+        terminal::print_sorted(&Report { host, can_record: able, hooks })?;
     } else {
         let style = terminal::style();
         let mut text = host.table(style.color, style.width);
@@ -51,16 +51,49 @@ fn lacking(hooks: Option<&[HookState]>) -> Option<String> {
     })
 }
 
-fn hook_json(hook: &HookState) -> serde_json::Value {
-    serde_json::json!({
-        "name": hook.name,
-        "probe": hook.probe,
-        "available": hook.there,
-        "on": hook.program.is_some(),
-        "required": hook.need == Need::Required,
-        "reason": hook.reason,
-        "tells": hook.tells,
-    })
+/// What `doctor --json` prints: facts about a host.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HostReport")]
+pub struct Report {
+    #[serde(flatten)]
+    host: HostReport,
+    /// Whether this host can record.
+    can_record: bool,
+    /// The hooks of this kernel.
+    hooks: Fact<Vec<Hook>>,
+}
+
+/// A hook of this kernel.
+#[derive(Serialize, JsonSchema)]
+pub struct Hook {
+    /// Its name.
+    name: &'static str,
+    /// The probe that it belongs to.
+    probe: &'static str,
+    /// Whether the kernel has it.
+    available: bool,
+    /// Whether a recording uses it.
+    on: bool,
+    /// Whether messages cannot be followed without it.
+    required: bool,
+    /// Why it is off.
+    reason: Option<String>,
+    /// What the results lack without it.
+    tells: &'static str,
+}
+
+impl Hook {
+    fn of(hook: &HookState) -> Hook {
+        Hook {
+            name: hook.name,
+            probe: hook.probe,
+            available: hook.there,
+            on: hook.program.is_some(),
+            required: hook.need == Need::Required,
+            reason: hook.reason.clone(),
+            tells: hook.tells,
+        }
+    }
 }
 
 /// A line a probe: the hooks that are on; below it those that are off, with the reason.

@@ -3,16 +3,16 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use serde_json::json;
 use tailsight_confine::{capabilities, filter};
 use tailsight_diagnose::Options;
 use tailsight_diagnose::cohorts::focus::ranks;
-use tailsight_pt::import::{self, Imported, Output};
+use tailsight_pt::import::{self, FunctionTime, Imported, Output};
 use tailsight_pt::{Gap, Places, Recording, Script};
 use tailsight_symbolise::reader::Reader;
 use tailsight_trace::Run;
 
 use crate::cli_import::Import;
+use crate::commands::import_json;
 use crate::{Exit, pipeline, terminal};
 
 /// Around a message so much is decoded, too, ns: a stack is known from the first return on.
@@ -65,7 +65,7 @@ fn give_up_rights() {
 
 fn told(imported: &Imported, args: &Import) -> anyhow::Result<Exit> {
     if args.json {
-        terminal::print_json(&as_json(imported))?;
+        terminal::print_sorted(&as_json(imported))?;
     } else {
         terminal::print(&as_text(imported, args))?;
     }
@@ -97,31 +97,46 @@ fn windows(dir: &Path) -> anyhow::Result<Option<Vec<(u64, u64)>>> {
     Ok(Some(chosen))
 }
 
-fn as_json(of: &Imported) -> serde_json::Value {
+fn as_json(of: &Imported) -> import_json::Import {
     let counts = &of.summary.counts;
     let sum = |by: &mut dyn Iterator<Item = &u64>| by.sum::<u64>();
-    let gaps: Vec<_> = Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))).collect();
-    json!({
-        "schema": 1,
-        "events": of.events,
-        "events_outside": of.outside,
-        "clock_error_ns": of.clock_error_ns,
-        "calls": sum(&mut counts.calls.values()),
-        "returns": sum(&mut counts.returns.values()),
-        "instructions": sum(&mut of.summary.instructions.values()),
-        "spans": counts.spans,
-        "spans_unnamed": counts.unnamed,
-        "trace_bytes": of.summary.trace_bytes,
-        "decoded_bytes": of.summary.decoded_bytes,
-        "granularity_ns": { "p50": counts.granularity.quantile(0.5), "p99": counts.granularity.quantile(0.99) },
-        "gaps": gaps.iter().map(|(gap, (n, ns))| json!({ "why": gap.text(), "count": n, "ns": ns })).collect::<Vec<_>>(),
-        "lost_records": of.lost_records,
-        "missing": of.missing.iter().map(|(file, why)| json!({ "file": file, "why": why })).collect::<Vec<_>>(),
-        "functions": of.functions.iter().map(|f| json!({
-            "function": f.function, "module": f.module, "kernel": f.kernel,
-            "calls": f.calls, "total_ns": f.total_ns, "own_ns": f.own_ns,
-        })).collect::<Vec<_>>(),
-    })
+    let gaps = Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?)));
+    import_json::Import {
+        schema: 1,
+        events: of.events,
+        events_outside: of.outside,
+        clock_error_ns: of.clock_error_ns,
+        calls: sum(&mut counts.calls.values()),
+        returns: sum(&mut counts.returns.values()),
+        instructions: sum(&mut of.summary.instructions.values()),
+        spans: counts.spans,
+        spans_unnamed: counts.unnamed,
+        trace_bytes: of.summary.trace_bytes,
+        decoded_bytes: of.summary.decoded_bytes,
+        lost_records: of.lost_records,
+        granularity_ns: import_json::Granularity {
+            p50: counts.granularity.quantile(0.5),
+            p99: counts.granularity.quantile(0.99),
+        },
+        gaps: gaps.map(|(gap, &(count, ns))| import_json::Lack { why: gap.text(), count, ns }).collect(),
+        missing: of
+            .missing
+            .iter()
+            .map(|(file, why)| import_json::MissingFile { file: file.clone(), why: why.clone() })
+            .collect(),
+        functions: of.functions.iter().map(function).collect(),
+    }
+}
+
+fn function(of: &FunctionTime) -> import_json::Function {
+    import_json::Function {
+        function: of.function.clone(),
+        module: of.module.clone(),
+        kernel: of.kernel,
+        calls: of.calls,
+        total_ns: of.total_ns,
+        own_ns: of.own_ns,
+    }
 }
 
 fn as_text(of: &Imported, args: &Import) -> String {

@@ -8,6 +8,7 @@ pub mod diagnose;
 pub mod doctor;
 pub mod fix;
 pub mod ideal;
+pub mod import_json;
 pub mod man;
 pub mod record;
 pub mod report;

@@ -1,8 +1,10 @@
 //! `tailsight schema`: the JSON schema of what a command prints with `--json`, or the views of events for SQL.
 //!
-//! In: a command's name, or `events`. Out: JSON Schema, draft 2020-12, or SQL. The schemas are files in `schema/` of this crate; a test reads real outputs with
-//! them and fails where an output has a field that its schema does not name, so that neither changes without the other. For readers a
-//! schema allows fields that it does not name: outputs may grow.
+//! In: a command's name, or `events`. Out: JSON Schema, draft 2020-12, made from the types that the command prints, or SQL. A test reads real
+//! outputs with the schemas and fails where an output has a field that its schema does not name. For readers a schema allows fields that
+//! it does not name: outputs may grow.
+
+use anyhow::Context;
 
 use crate::cli::Schema;
 use crate::schemas::{EVENTS, SCHEMAS};
@@ -14,8 +16,8 @@ pub fn run(args: &Schema) -> anyhow::Result<Exit> {
         terminal::print(&tailsight_trace::duckdb::views())?;
         return Ok(Exit::Done);
     }
-    let found = SCHEMAS.iter().find(|(name, _)| *name == args.command);
-    terminal::print(found.map_or("", |(_, text)| text))?;
+    let printed = SCHEMAS.iter().find(|printed| printed.command == args.command).context("no such command")?;
+    terminal::print_json(&printed.schema())?;
     Ok(Exit::Done)
 }
 
@@ -31,7 +33,7 @@ mod tests {
         let cli = crate::cli::Cli::command();
         let with_json = cli.get_subcommands().filter(|c| c.get_arguments().any(|a| a.get_long() == Some("json")));
         let mut commands: Vec<&str> = with_json.map(clap::Command::get_name).collect();
-        let mut schemas = SCHEMAS.map(|(name, _)| name);
+        let mut schemas = SCHEMAS.map(|printed| printed.command);
         commands.sort_unstable();
         schemas.sort_unstable();
         assert_eq!(commands, schemas);

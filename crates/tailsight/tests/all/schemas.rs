@@ -41,7 +41,7 @@ fn wrong(command: &str, printed: &Value) -> Vec<String> {
 /// Holds what a command printed against its schema.
 pub fn holds(command: &str, printed: &Value) {
     let found = wrong(command, printed);
-    assert!(found.is_empty(), "{command} --json is not as its schema says (crates/tailsight/schema): {found:#?}");
+    assert!(found.is_empty(), "{command} --json is not as its schema says: {found:#?}");
 }
 
 fn golden(name: &str) -> String {

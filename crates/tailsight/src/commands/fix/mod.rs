@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, IsTerminal};
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use tailsight_diagnose::model::{Action, Cause};
 use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_fix::{
@@ -14,7 +16,7 @@ use tailsight_fix::{
 use tailsight_trace::RunMeta;
 use tailsight_units::Untrusted;
 
-mod json;
+pub mod json;
 
 use crate::cli_fix::Fix;
 use crate::commands::diagnose::not_available_or;
@@ -176,11 +178,13 @@ fn by_hand(d: &Diagnosis) -> Vec<(&Cause, &str)> {
 }
 
 /// Whether a fix can be made here and now.
-struct Here {
-    /// The values that it would change; `None`: it cannot be made.
+#[derive(Serialize, JsonSchema)]
+pub struct Here {
+    /// The values that it would change; null: it cannot be made.
     values: Option<usize>,
     /// Only root may.
     root: bool,
+    /// That in words.
     text: String,
 }
 
