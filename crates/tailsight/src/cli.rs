@@ -298,11 +298,17 @@ pub struct Man {
     pub out: Option<PathBuf>,
 }
 
+/// What `schema` prints: the outputs of these commands, and the views of events.
+pub const SCHEMAS: [&str; 10] =
+    ["doctor", "record", "diagnose", "show", "fix", "import", "ideal", "load", "sweep", EVENTS];
+/// What `schema` calls the views of events.
+pub const EVENTS: &str = "events";
+
 /// `schema`.
 #[derive(Debug, Args)]
 pub struct Schema {
     /// The command; `events`: views of the events of a run for DuckDB, one a kind, as SQL
-    #[arg(value_name = "COMMAND", value_parser = clap::builder::PossibleValuesParser::new(crate::schemas::names()))]
+    #[arg(value_name = "COMMAND", value_parser = SCHEMAS)]
     pub command: String,
 }
 

@@ -7,14 +7,6 @@ use schemars::transform::RecursiveTransform;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-/// What `schema` calls the views of events.
-pub const EVENTS: &str = "events";
-
-/// What `schema` prints.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    SCHEMAS.iter().map(|printed| printed.command).chain([EVENTS])
-}
-
 /// A command whose output has a schema.
 pub struct Printed {
     /// The command.
@@ -125,6 +117,13 @@ fn without_links(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The command line has the list for itself: it must not need the commands' types.
+    #[test]
+    fn the_command_line_has_every_schema() {
+        let printed = SCHEMAS.iter().map(|printed| printed.command);
+        assert!(printed.chain([crate::cli::EVENTS]).eq(crate::cli::SCHEMAS));
+    }
 
     #[test]
     fn links_become_their_words() {

@@ -222,7 +222,7 @@ mod tests {
         let text = hook_table(&Ok(vec![lacking.clone()]), false, 80);
         assert_eq!(line(&text, "not in this kernel").trim(), "not in this kernel  csd_function_entry");
         assert!(!text.contains("--with-hook"), "{text}");
-        assert_eq!(hook_json(&lacking)["available"], false);
+        assert!(!Hook::of(&lacking).available);
     }
 
     /// It said "not in this kernel" of what the kernel has and refused, and the recorder said that it refused.

@@ -6,8 +6,8 @@
 
 use anyhow::Context;
 
-use crate::cli::Schema;
-use crate::schemas::{EVENTS, SCHEMAS};
+use crate::cli::{EVENTS, Schema};
+use crate::schemas::SCHEMAS;
 use crate::{Exit, terminal};
 
 /// Prints one.
