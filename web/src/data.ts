@@ -1,5 +1,5 @@
 // Unpacks the page's data: base64 of gzip in script elements, each unpacked when it is first needed.
-import type { Bundle, Page } from "./types";
+import type { Beside, Bundle, Page } from "./types";
 
 function fromBase64(text: string): Uint8Array<ArrayBuffer> {
   const quick = (Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> }).fromBase64;
@@ -215,7 +215,9 @@ export async function load(): Promise<Data> {
   return new Data(page, rows, focus as Uint32Array, times);
 }
 
-const bundles = new Map<number | string, Promise<Bundle>>();
+/** Of a message that was asked for, also its neighbours by latency. */
+type Answer = Bundle & { beside?: Beside | null };
+const bundles = new Map<number | string, Promise<Answer>>();
 
 /** Where a message's timeline is: the place of its element, or -1. */
 export function place(page: Page, id: number): number {
@@ -223,21 +225,21 @@ export function place(page: Page, id: number): number {
 }
 
 /** A message's timeline with what it refers to; null where the page does not have it. */
-export async function timelineOf(page: Page, id: number): Promise<Bundle | null> {
+export async function timelineOf(page: Page, id: number): Promise<Answer | null> {
   const at = place(page, id);
   const key = at >= 0 ? at : "message-" + id;
   if (at < 0 && !page.served) return null;
   let bundle = bundles.get(key);
   if (!bundle) {
-    bundle = at >= 0 ? json<Bundle>("timelines-" + at) : asked(id);
+    bundle = at >= 0 ? json<Answer>("timelines-" + at) : asked(id);
     bundles.set(key, bundle);
     bundle.catch(() => bundles.delete(key));
   }
   return bundle;
 }
 
-async function asked(id: number): Promise<Bundle> {
+async function asked(id: number): Promise<Answer> {
   const answer = await fetch("message/" + id + location.search);
   if (!answer.ok) throw new Error(await answer.text());
-  return (await answer.json()) as Bundle;
+  return (await answer.json()) as Answer;
 }

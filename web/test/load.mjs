@@ -1,12 +1,13 @@
 // A page of measurements in Chromium: `node load.mjs PAGE.html FACTS.json`. FACTS.results has each measurement's `name` and `percentiles_ns`
-// (its response times, by name), FACTS.sweep whether it is a sweep. Every part is there with the numbers of the JSON, a measurement can be
-// chosen and left out, the address restores it, names are text, nothing is asked of anybody, and nothing is wider than the window.
+// (its response times, by name), FACTS.sweep whether it is a sweep, FACTS.says a sentence that the page has. Every part is there with the
+// numbers of the JSON, a measurement can be chosen and left out, the address restores it, names are text, nothing is asked of anybody, and
+// nothing is wider than the window.
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { accessible, check, fits, labelsApart, open, same, shows, visit, watchLabels } from "./browser.mjs";
 
-const [file, factsFile] = process.argv.slice(2), { results, sweep } = JSON.parse(readFileSync(factsFile, "utf8"));
+const [file, factsFile] = process.argv.slice(2), { results, sweep, says } = JSON.parse(readFileSync(factsFile, "utf8"));
 const { browser, page, wrong, requests } = await open();
 try {
   await watchLabels(page);
@@ -16,6 +17,8 @@ try {
   for (const id of ids) check(await page.locator("#" + id).count() === 1, "there is no part #" + id);
   check(await page.locator(".uplot").count() >= 3, "plots are missing");
   check(await page.locator(".note", { hasText: "could not be drawn" }).count() === 0, "a part could not be drawn");
+
+  if (says) check((await page.locator("body").textContent()).replace(/\s+/g, " ").includes(says), "the page does not say: " + says);
 
   const numbers = () => page.$$eval("#latency-table tbody tr:first-child td", (all) => all.map((e) => e.dataset.ns).filter((v) => v !== undefined).map(Number));
   const expected = (r) => Object.entries(r.percentiles_ns).sort((a, b) => parseFloat(a[0].slice(1)) - parseFloat(b[0].slice(1))).map(([, ns]) => ns).filter((ns) => ns !== null);

@@ -13,6 +13,8 @@
 pub mod export;
 pub mod html;
 pub mod load;
+#[cfg(test)]
+mod page_types;
 pub mod plot;
 pub mod terminal;
 pub mod units;

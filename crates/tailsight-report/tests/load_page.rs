@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tailsight_load::{Interval, Sample};
-use tailsight_measure::report::{Achieved, Estimate, Summary, Verdict};
+use tailsight_measure::report::{Achieved, Estimate, ObjectiveResult, Summary, Verdict};
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Measurement, Row};
 use tailsight_report::load::{Drawn, page, sweep_page};
@@ -61,12 +61,15 @@ fn facts(of: &[(&str, &Measurement)], sweep: bool) -> Value {
         let percentiles = m.report.response_ns.percentiles.iter().map(|(k, e)| (k.clone(), e.map(|e| e.value)));
         json!({"name": name, "percentiles_ns": percentiles.collect::<std::collections::BTreeMap<_, _>>()})
     };
-    json!({"results": of.iter().map(one).collect::<Vec<_>>(), "sweep": sweep})
+    let says = of[0].1.report.objective.map(|_| "The objective p99 < 500 µs is met");
+    json!({"results": of.iter().map(one).collect::<Vec<_>>(), "sweep": sweep, "says": says})
 }
 
 /// The page of one, of three of which one has a hostile name and one no number, and of a sweep.
 fn pages() -> Vec<(&'static str, String, Value)> {
-    let (slow, fast) = (measured(200_000, 2_000.0), measured(50_000, 2_000.0));
+    let (mut slow, fast) = (measured(200_000, 2_000.0), measured(50_000, 2_000.0));
+    let objective = "p99<500us".parse().expect("an objective");
+    slow.report.objective = Some(ObjectiveResult { objective, confidence: Some(0.99), met: true });
     let mut none = measured(400_000, 3_000.0);
     none.report.verdict = report().verdict;
     none.report.response_ns.n = 0;

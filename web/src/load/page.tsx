@@ -99,7 +99,7 @@ function Results({ store }: { store: LoadStore }) {
 function Latency({ r: result, of }: { r: Result; of: string }) {
   const r = result.report, keys = names(r), late = r.lateness_ns;
   const row = (name: string, what: string, s: Summary) => <tr><td class="what">{name}<small>{what}</small></td>{keys.map((k) => { const e = s.percentiles[k]; return <td class="num" data-ns={e?.value}>{e ? duration(e.value) : "N/A"}{e ? <small>{duration(e.lower) + " to " + duration(e.upper)}</small> : null}</td>; })}<td class="num">{s.max === null ? "N/A" : duration(s.max)}</td></tr>;
-  const lateness = (k: string) => { const v = late.percentiles?.[k] ?? (late[k] as number | null | undefined); return v === null || v === undefined ? "" : duration(v); };
+  const lateness = (k: string) => { const v = late.percentiles?.[k] ?? (late as unknown as Record<string, number | null | undefined>)[k]; return v === null || v === undefined ? "" : duration(v); };
   return <Section id="latency" title={"Latency" + of} lede={r.verdict.verdict === "number" || result.has_samples ? "With 95 % intervals. N/A: the sample cannot support it." : "The run supports no percentiles."}>
     <Scroll label="Table of the percentiles"><table id="latency-table"><Head cells={[[""], ...keys.map((k): [string, boolean] => [k, true]), ["slowest", true]]} /><tbody>
       {row("response time", "from due to answered", r.response_ns)}{row("service time", "from sent to answered", r.service_ns)}

@@ -4,7 +4,7 @@ import { linearTicks } from "../chart";
 import { axis, Curves, latencyAxis, Lines, SMALL, type Curve } from "../lines";
 import { Section } from "../parts";
 import { ink } from "../theme";
-import { count, duration, percentile, plural } from "../units";
+import { count, duration, plural } from "../units";
 import { useChoice, type LoadStore } from "./store";
 import type { Known, Report, Result } from "./types";
 
@@ -108,18 +108,18 @@ export function LoadOverTime({ store }: { store: LoadStore }) {
 export function AgainstRate({ store }: { store: LoadStore }) {
   const { sweep } = store.data;
   if (!sweep) return null;
-  const found = sweep.objective, lines = new Map<string, { rate: number; value: number; lower: number; upper: number }[]>(), missed: number[] = [];
+  const found = sweep.objective, limit = found && parts(found.objective), lines = new Map<string, { rate: number; value: number; lower: number; upper: number }[]>(), missed: number[] = [];
   for (const p of sweep.points) {
     for (const k of numbers(p.report)) { const at = lines.get(k.percentile) ?? []; at.push({ rate: p.rate, value: k.value_ns, lower: k.lower_ns, upper: k.upper_ns }); lines.set(k.percentile, at); }
     if (p.report.verdict.verdict !== "number") missed.push(p.rate);
   }
   for (const t of found?.tries ?? []) {
     if (t.value_ns === null) { missed.push(t.rate); continue; }
-    const name = percentile(found!.objective.quantile), at = lines.get(name) ?? [];
+    const name = limit!.percentile, at = lines.get(name) ?? [];
     at.push({ rate: t.rate, value: t.value_ns, lower: t.value_ns, upper: t.value_ns }); lines.set(name, at);
   }
   const all = [...lines].map(([name, points]) => [name, points.sort((a, b) => a.rate - b.rate)] as const), values = all.flatMap(([, points]) => points.flatMap((p) => [p.lower, p.upper]));
-  if (found) values.push(found.objective.limit_ns);
+  if (limit) values.push(limit.limit_ns);
   const rates = [...all.flatMap(([, points]) => points.map((p) => p.rate)), ...missed];
   if (!rates.length) return null;
   const from = Math.max(1, values.reduce((a, v) => Math.min(a, v), Infinity)) * 0.7, low = isFinite(from) ? from : 1, to = values.reduce((a, v) => Math.max(a, v), low * 2) * 1.4;
@@ -134,8 +134,8 @@ export function AgainstRate({ store }: { store: LoadStore }) {
     });
     g.strokeStyle = ink("c0");
     for (const r of missed) { const x = u.valToPos(r, "x", true), y = bottom - 8 * ratio, s = 4 * ratio; g.beginPath(); g.moveTo(x - s, y - s); g.lineTo(x + s, y + s); g.moveTo(x - s, y + s); g.lineTo(x + s, y - s); g.stroke(); }
-    if (found) {
-      const y = u.valToPos(found.objective.limit_ns, "y", true);
+    if (found && limit) {
+      const y = u.valToPos(limit.limit_ns, "y", true);
       g.strokeStyle = ink("soft"); g.setLineDash([5 * ratio, 4 * ratio]); g.beginPath(); g.moveTo(u.bbox.left, y); g.lineTo(u.bbox.left + u.bbox.width, y); g.stroke(); g.setLineDash([]);
       g.font = SMALL.replace("12", String(12 * ratio)); g.fillStyle = ink("soft"); g.textAlign = "left"; g.textBaseline = "bottom";
       g.fillText("objective: " + objective(found.objective), u.bbox.left + 6 * ratio, y - 3 * ratio);
@@ -158,4 +158,6 @@ export function AgainstRate({ store }: { store: LoadStore }) {
   return <Section id="rates" title="Latency against rate" lede={lede + "A cross on the axis is a rate without a number; the table says why."}><Lines of={sweep} height={330} make={make} label={"Latency against rate, " + plural(rates.length, "rate") + "."} /></Section>;
 }
 
-export const objective = (o: { quantile: number; limit_ns: number }) => percentile(o.quantile) + " < " + duration(o.limit_ns);
+/** An objective as the data has it: `p99<500us`. */
+const parts = (text: string) => { const [percentile = "", us = ""] = text.split("<"); return { percentile, limit_ns: parseFloat(us) * 1000 }; };
+export const objective = (text: string) => { const of = parts(text); return of.percentile + " < " + duration(of.limit_ns); };

@@ -2,7 +2,7 @@
 // what was lost and what the recording cost.
 import type { Store } from "../store";
 import { open } from "../store";
-import type { Diagnosis, Row } from "../types";
+import type { Diagnosis, TypicalRow } from "../types";
 import { Bar, Head, Rich, Scroll, Section } from "../parts";
 import { count, duration, durationParts, percent, plural, prose } from "../units";
 
@@ -141,7 +141,7 @@ export function Typical({ store }: { store: Store }) {
   const { page } = store.data, t = page.diagnosis.typical;
   if (!t?.rows.length) return null;
   const rows = t.rows.map((r, i) => [r, i] as const), big = rows.filter(([r], i) => i < 12 && r.share >= 0.005), small = rows.slice(big.length);
-  const top = Math.max(...big.map(([r]) => r.share), 1e-9), sum = (f: (r: Row) => number) => small.reduce((a, [r]) => a + f(r), 0);
+  const top = Math.max(...big.map(([r]) => r.share), 1e-9), sum = (f: (r: TypicalRow) => number) => small.reduce((a, [r]) => a + f(r), 0);
   return <Section id="typical" title="Where a median message spends its time" lede={"The mean of the " + plural(t.messages, "message") + " around the median, " + duration(t.mean_ns) + ". It is compared with nothing: what every message waits for is in no difference, and so in no cause."}>
     <Scroll label="Table of the time of a median message"><table class="causes"><Head cells={[["What"], ["Share"], ["Per message", true]]} /><tbody>
       {big.map(([r, i]) => <>

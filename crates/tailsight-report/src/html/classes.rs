@@ -15,6 +15,7 @@ const MOST: usize = 20;
 
 /// The classes of a run.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Requests {
     protocol: String,
     pairing: String,
@@ -23,6 +24,7 @@ pub(super) struct Requests {
 
 /// One class.
 #[derive(Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Class {
     name: String,
     messages: u64,

@@ -19,10 +19,12 @@ const SLOWEST: usize = 100;
 
 /// One distribution.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Curve {
     /// A leg or a stage.
     name: &'static str,
     /// `leg` or `stage`.
+    #[cfg_attr(test, schemars(extend("enum" = ["leg", "stage"])))]
     kind: &'static str,
     messages: usize,
     points: Vec<(u64, f64)>,

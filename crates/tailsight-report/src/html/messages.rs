@@ -29,6 +29,7 @@ const MANY_FLOWS: usize = 4096;
 /// `flow`, `thread` and `class` `u16` or `u32`; `cause` bytes; `focus` `u32` ids; `times` `u32`, a row of `causes` for each of
 /// the focus.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Columns {
     /// Messages of the run.
     count: usize,
@@ -36,9 +37,13 @@ pub(super) struct Columns {
     complete: usize,
     /// Whether only some of them are in the columns.
     sampled: bool,
+    #[cfg_attr(test, schemars(extend("enum" = ["u32", "f64"])))]
     latency_type: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["u32", "f64"])))]
     arrival_type: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["u16", "u32"])))]
     flow_type: &'static str,
+    #[cfg_attr(test, schemars(extend("enum" = ["u16", "u32"])))]
     thread_type: &'static str,
     flow_names: BTreeMap<u32, String>,
     /// Threads that received messages, by the numbers of the column.

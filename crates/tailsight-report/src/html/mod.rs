@@ -71,7 +71,8 @@ fn categories() -> BTreeMap<&'static str, &'static str> {
 const MOST_STACKS: usize = 20_000;
 
 #[derive(Serialize)]
-struct Page<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct Page<'a> {
     verdict: String,
     lost: String,
     cost: String,
@@ -107,6 +108,7 @@ struct Page<'a> {
 
 /// The run that this one is compared with.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Against<'a> {
     run: &'a str,
     legs: BTreeMap<String, LegLatency>,
@@ -115,6 +117,7 @@ struct Against<'a> {
 
 /// The call stacks of the focus beside those of the reference.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Functions<'a> {
     frames: Vec<&'a str>,
     /// Indices in `frames`, outermost first; ns in a mean message of the focus, and of the reference.
@@ -125,6 +128,7 @@ struct Functions<'a> {
 
 /// Which timelines are in the page: the ids of each element `timelines-0`, `timelines-1` and so on.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Embedded {
     ids: Vec<Vec<u32>>,
     /// How many of them are in focus.

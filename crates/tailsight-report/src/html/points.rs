@@ -155,6 +155,7 @@ impl<'a> Points<'a> {
 
 /// A message's neighbours by latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Beside {
     /// The next slower one.
     pub slower: Option<u32>,

@@ -22,6 +22,7 @@ use crate::terminal::role_name;
 
 /// Messages, and what they refer to.
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Bundle {
     owners: Vec<OwnerOut>,
     slots: Vec<Slot>,
@@ -35,6 +36,7 @@ pub struct Bundle {
 
 /// An owner of time.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct OwnerOut {
     /// Context and frames, outermost first.
     names: Vec<String>,
@@ -44,6 +46,7 @@ struct OwnerOut {
 
 /// An owner in a leg and a role.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Slot {
     owner: usize,
     /// The leg: 0 receive, 1 service, 2 transmit.
@@ -57,6 +60,7 @@ struct Slot {
 
 /// A row in the table of a message.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct RowKey {
     leg: Leg,
     category: Category,
@@ -70,6 +74,7 @@ pub(super) struct RowKey {
 
 /// A message's timeline.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Timeline {
     id: u32,
     flow: String,

@@ -2,7 +2,7 @@
 //!
 //! In: a [`tailsight_measure::Measurement`], sample files, a [`tailsight_measure::sweep::Sweep`]. Out: text.
 
-mod page;
+pub(crate) mod page;
 pub mod terminal;
 
 pub use page::{Drawn, page, sweep_page};

@@ -21,6 +21,7 @@ const FOR_P99: usize = 100;
 
 /// A measurement as the page draws it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Result"))]
 pub struct Drawn {
     /// What distinguishes it from the others: its file, or its rate in a sweep.
     name: String,
@@ -40,6 +41,7 @@ pub struct Drawn {
 
 /// Latency in a slice of time; ns, time in s since the start of the load.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Instant {
     at: f64,
     p50: u64,
@@ -50,6 +52,7 @@ struct Instant {
 
 /// The load in a slice of time: requests/s, the client's largest lateness in ns.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Load {
     at: f64,
     target: f64,
@@ -60,7 +63,8 @@ struct Load {
 
 /// What the page is given.
 #[derive(Serialize)]
-struct Page<'a> {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LoadData"))]
+pub(crate) struct Page<'a> {
     results: &'a [Drawn],
     sweep: Option<&'a Sweep>,
     /// The answer of a sweep, or none.
