@@ -142,32 +142,30 @@ fn says_the_same(subject: &Subject, frame: &NamedFrame) -> bool {
 pub(crate) fn did(frames: &[NamedFrame]) -> String {
     match frames.last().filter(|_| frames.len() > 1) {
         None => "ran".into(),
-        Some(frame) => asleep(frame).unwrap_or_else(|| in_words(frame, true)),
+        Some(frame) => sleep_with(frame, ["slept", "waited for a disk"]).unwrap_or_else(|| in_words(frame, true)),
     }
 }
 
-/// Of a sleep: how it slept.
-fn asleep(frame: &NamedFrame) -> Option<String> {
-    let place = match frame.of.as_deref() {
-        None => String::new(),
-        Some("exception") => " in an exception".into(),
-        Some(call) => format!(" in {call}"),
+/// A sleep after its verb: that of a sleep, and that of a wait for a disk.
+fn sleep_with(frame: &NamedFrame, [sleep, disk]: [&str; 2]) -> Option<String> {
+    let verb = match frame.kind {
+        FrameKind::Sleep | FrameKind::DiskSleep => sleep,
+        FrameKind::IoSleep => disk,
+        _ => return None,
     };
-    match frame.kind {
-        FrameKind::Sleep | FrameKind::DiskSleep => Some(format!("slept{place}")),
-        FrameKind::IoSleep => Some(format!("waited for a disk{place}")),
-        _ => None,
-    }
+    Some(match frame.of.as_deref() {
+        None => verb.into(),
+        Some("exception") => format!("{verb} in an exception"),
+        Some(call) => format!("{verb} in {call}"),
+    })
 }
 
 /// `of_thread`: the name before it is a thread's.
 fn in_words(frame: &NamedFrame, of_thread: bool) -> String {
     let what = frame.of.as_deref().unwrap_or("?");
-    if let Some(slept) = asleep(frame) {
-        return match of_thread {
-            true => format!("which {slept}"),
-            false => slept.replacen("slept", "asleep", 1).replacen("waited", "waiting", 1),
-        };
+    let verbs = if of_thread { ["which slept", "which waited for a disk"] } else { ["asleep", "waiting for a disk"] };
+    if let Some(words) = sleep_with(frame, verbs) {
+        return words;
     }
     match frame.kind {
         FrameKind::Syscall if frame.of.is_none() => "in a system call".into(),
