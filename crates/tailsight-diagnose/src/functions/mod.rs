@@ -33,6 +33,7 @@ use counted::{Counted, Resampled};
 pub(crate) use naming::missing;
 use naming::sentence;
 pub use naming::without_arguments;
+use naming::{Named, sentence};
 use place::ByTime;
 use runtimes::Runtimes;
 use sampled::{PathOf, Sampled};
@@ -255,7 +256,14 @@ impl Search<'_> {
         let of_reference = if waits { weights[1] } else { entries[1] } as f64;
         let scale = Scale { mean_ns: mean, samples: weights.map(|n| n as f64), of_reference };
         let tells = |node| self.frame(&tree, node).is_none_or(|f| self.tells(f));
-        let parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node), tells);
+        let mut parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node), tells);
+        // A part that is named by a function that has most of it, and not all, is that function; the rest is a part of its own.
+        let of_parts = parts.iter().filter(|&&node| node != 0);
+        let named_below: Vec<usize> =
+            of_parts.filter_map(|&node| self.named(&tree, node, &parts, &scale).below).collect();
+        parts.extend(named_below);
+        parts.sort_unstable();
+        parts.dedup();
         let part: FxHashMap<u32, Option<usize>> =
             leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(&tree, &parts, leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
@@ -299,7 +307,7 @@ impl Search<'_> {
             if !enough || deviation <= 0.0 || intervals[i][0] <= 0 {
                 continue;
             }
-            let (named, number) = self.named(tree, node, scale);
+            let Named { part: named, number, .. } = self.named(tree, node, parts, scale);
             let unknown = named.module.is_empty() && !named.kernel && named.name == FrameRow::default().name();
             // Nothing is known of it; or the row of a traced function, which has its name already.
             if named.runtime.is_none() && (unknown || is_of(&cause.subject, &named.name)) {
@@ -339,7 +347,7 @@ impl Search<'_> {
             at = tree.node(at).parent;
         }
         nodes.reverse();
-        nodes.extend(tree.hottest_below(node, scale));
+        nodes.extend(tree.hottest_below(node, &[], scale));
         let all = tree.node(0).samples[0];
         nodes.iter().filter_map(|&n| self.hot_frame(tree, n, all)).collect()
     }

@@ -60,15 +60,25 @@ fn is_sleep(cause: &Cause) -> bool {
     waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::WaitFor { .. }))
 }
 
+/// A part of a cause's call tree with its names.
+pub(super) struct Named {
+    pub(super) part: FunctionPart,
+    /// The frame that it is named by, by number.
+    pub(super) number: Option<u32>,
+    /// The node of that frame, where it is below the part and does not have all of its time.
+    pub(super) below: Option<usize>,
+}
+
 impl Search<'_> {
     /// A function as a reader knows it: what a runtime is known to do there, else the innermost function of the program itself, not the
     /// library's that it called.
-    /// Beside it the number of the frame that it is named by.
-    pub(super) fn named(&self, tree: &Tree, node: usize, scale: &Scale) -> (FunctionPart, Option<u32>) {
+    /// What it called and is another one of `parts` has its name itself.
+    pub(super) fn named(&self, tree: &Tree, node: usize, parts: &[usize], scale: &Scale) -> Named {
         let own = tree.path(node);
-        let below = tree.hottest_below(node, scale);
-        let samples = tree.node(node).samples[0] as f64;
-        let holds = |part: f64| below.iter().take_while(|&&n| tree.node(n).samples[0] as f64 >= samples * part).count();
+        let below = tree.hottest_below(node, parts, scale);
+        let left = |node: usize| tree.samples_without(node, parts)[0] as f64;
+        let samples = left(node);
+        let holds = |part: f64| below.iter().take_while(|&&n| left(n) >= samples * part).count();
         let frames = |numbers: &[u32]| -> Vec<&FrameRow> {
             numbers.iter().filter_map(|&f| self.sampled.samples.frames.get(f as usize)).collect()
         };
@@ -96,6 +106,8 @@ impl Search<'_> {
         let part = FunctionPart {
             name: interpreter.map_or_else(|| named.name(), |of| format!("{of}'s interpreter")),
             inside: if interpreter.is_some() { Some(last.name()) } else { inside },
+        let some = &below[holds(ALL_OF_IT).min(below.len())..];
+        let below = some.iter().rev().copied().find(|&n| number.is_some() && tree.node(n).frame == number);
             caller: caller.filter(|_| interpreter.is_none()).map(FrameRow::name),
             between: named
                 .function
@@ -118,7 +130,7 @@ impl Search<'_> {
             path: path.iter().map(|f| f.name()).collect(),
             ..FunctionPart::default()
         };
-        (part, number)
+        Named { part, number, below }
     }
 
     /// Where an interpreter, and no function of a program that was recorded, had the time: the innermost of its functions that has most of it

@@ -360,3 +360,17 @@ fn the_fixes_of_a_cause_with_functions_have_their_numbers() {
         assert!(action.n > 0 && action.command.starts_with("tailsight fix run "), "{action:#?}");
     }
 }
+
+/// Node: "99 % of it in longest_match", which had 81 % of the samples: its caller's own samples were given its name.
+#[test]
+fn what_a_caller_did_itself_is_not_counted_to_what_it_called() {
+    let frames = ["longest_match", "deflate_slow", "deflate", "main"].map(|name| frame(name, "node", "3"));
+    let mut stacks = vec![vec![0, 1, 2, 3]; 8];
+    stacks.extend(vec![vec![1, 2, 3]; 2]);
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &stacks, &[vec![3]]);
+    let first = &cause.functions[0];
+    assert_eq!(first.name, "longest_match", "{cause:#?}");
+    assert!((0.7..0.9).contains(&first.share) && (0.7..0.9).contains(&first.inclusive()), "{first:#?}");
+    let on_path = cause.hot_path.iter().find(|f| f.name == "longest_match").expect("the hot path").share;
+    assert!((first.inclusive() - on_path).abs() < 0.1, "{on_path} {first:#?}");
+}
