@@ -175,6 +175,11 @@ impl Search<'_> {
         let is_own_work = |owner: usize, row: usize| {
             owners[owner].context == Context::Own && self.rows.rows[row].category == Category::AppProcessing
         };
+        // The time of page faults was taken from the messages' own work: so are the samples that met it.
+        let is_of_faults =
+            |&row: &usize| self.rows.rows[row].inferred && self.rows.rows[row].category == Category::Paging;
+        let of_faults = wanted.iter().copied().find(is_of_faults);
+        let in_fault = of_faults.map(|_| faults::in_faults(&self.sampled.samples)).unwrap_or_default();
         for (cohort, of) in [self.cohorts.0, self.cohorts.1].into_iter().enumerate() {
             let step = of.len().div_ceil(MOST_MESSAGES).max(1);
             for &id in of.ids.iter().step_by(step) {
@@ -207,7 +212,10 @@ impl Search<'_> {
                         slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s))
                     {
                         let taken = (sample.stack, u64::from(sample.weight));
-                        if is_own_work(span.owner as usize, row) {
+                        let own = is_own_work(span.owner as usize, row);
+                        let fault = own && in_fault.get(sample.stack as usize) == Some(&true);
+                        let row = of_faults.filter(|_| fault).unwrap_or(row);
+                        if own && !fault {
                             own_work.push(taken);
                         }
                         last(row, &|message| message.stacks.push(taken));
@@ -283,13 +291,20 @@ impl Search<'_> {
 
     /// The call tree of the stacks of both cohorts, and the leaf of each stack.
     fn tree_of(&self, messages: &InCohorts, function_of: &[u32]) -> (Tree, FxHashMap<u32, usize>) {
+        let mut calls: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for &(stack, _) in messages.iter().flatten().flat_map(|m| &m.stacks) {
+            let Some(frames) = self.sampled.samples.stacks.get(stack as usize) else { continue };
+            let functions = || frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
+            calls.entry(stack).or_insert_with(|| functions().collect());
+        }
+        let callers = cut::callers(calls.values().map(Vec::as_slice));
         let mut tree = Tree::default();
         let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
         for (cohort, of) in messages.iter().enumerate() {
             for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
-                let Some(frames) = self.sampled.samples.stacks.get(stack as usize) else { continue };
-                let functions = frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
-                leaf_of.insert(stack, tree.add(functions, cohort, n));
+                let Some(functions) = calls.get(&stack) else { continue };
+                let above = functions.first().and_then(|first| callers.get(first)).copied().unwrap_or_default();
+                leaf_of.insert(stack, tree.add(above.iter().chain(functions).copied(), cohort, n));
             }
         }
         (tree, leaf_of)

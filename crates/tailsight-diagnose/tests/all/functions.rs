@@ -374,3 +374,31 @@ fn what_a_caller_did_itself_is_not_counted_to_what_it_called() {
     let on_path = cause.hot_path.iter().find(|f| f.name == "longest_match").expect("the hot path").share;
     assert!((first.inclusive() - on_path).abs() < 0.1, "{on_path} {first:#?}");
 }
+
+/// C++: "the clock met none of its time" of page faults, whose samples were 92 of 102 of the application's own time.
+#[test]
+fn samples_in_a_page_fault_are_of_the_time_of_page_faults() {
+    let faults = |i: u64| i * 7 % 10 + if i.is_multiple_of(100) { 55 } else { 0 };
+    let parts = (0..5_000u64).map(|i| [vec![a(0, 1_000)], vec![a(0, 1_000 + 700 * faults(i))], vec![a(0, 1_000)]]);
+    let mut of = lifetimes(vec![owner(Context::Own, &[])], parts.collect());
+    of.faults = (0..5_000u64).map(|i| faults(i) as u32).collect();
+    let mut rows = vec![];
+    for message in &of.messages {
+        match message.id.is_multiple_of(100) {
+            true => rows.extend((1..=10).map(|n| sample(message.recv_ns + n * 3_800, u32::from(n == 10)))),
+            false => rows.push(sample(message.recv_ns + 500, 2)),
+        }
+    }
+    let kernel = FrameRow { kernel: true, ..frame("asm_exc_page_fault", "[kernel]", "") };
+    let frames = vec![kernel, frame("render", "server", "1"), frame("main", "server", "1")];
+    let samples = Samples { rows, stacks: vec![vec![0, 1, 2], vec![1, 2], vec![2]], frames };
+    let d = diagnosed(&of, &samples, &Options { leg: Leg::Total, ..options() });
+    let cause = |category| d.causes.iter().find(|c| c.category == category);
+    let paging = cause(Category::Paging).unwrap_or_else(|| panic!("{:#?}", d.causes));
+    assert!(paging.inferred);
+    assert_eq!(paging.samples.unwrap()[0], 450);
+    assert_eq!(paging.functions[0].name, "render", "{paging:#?}");
+    let own = cause(Category::AppProcessing).and_then(|own| own.samples).map_or(0, |n| n[0]);
+    assert!(own <= 50, "only what was in no fault: {own}");
+    assert!(!d.notes.iter().any(|note| note.contains("met none of its time")), "{:?}", d.notes);
+}
