@@ -402,3 +402,38 @@ fn samples_in_a_page_fault_are_of_the_time_of_page_faults() {
     assert!(own <= 50, "only what was in no fault: {own}");
     assert!(!d.notes.iter().any(|note| note.contains("met none of its time")), "{:?}", d.notes);
 }
+
+/// nginx: "what held those: another program (tailsight) …; 100 % of it in nginx+0x96890": a function of nginx cannot have another's time.
+#[test]
+fn a_queue_that_another_program_held_is_not_of_the_target_s_function() {
+    let other = Context::Foreign { comm: "backup".into(), kernel: false };
+    let mut of = bursts();
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Ahead, &[]), owner(other, &[])];
+    let parts = of.messages.iter().map(|m| {
+        let service = match m.send_ns - m.recv_ns {
+            1_010_000 => vec![a(0, 110_000), a(2, 900_000)],
+            short => vec![a(0, short)],
+        };
+        [of.parts(m.id, Leg::Receive), service, of.parts(m.id, Leg::Transmit)]
+    });
+    let messages = of.messages.clone();
+    of = lifetimes(owners, parts.collect());
+    of.messages = messages;
+    let mut rows = vec![];
+    for m in &of.messages {
+        rows.extend((m.id / 100 % 10 != 0).then(|| sample(m.recv_ns + 1, 1)));
+        let sorts = m.send_ns - m.recv_ns > 1_000_000;
+        rows.extend((1..=10).filter(|_| sorts).map(|n| sample(m.recv_ns + n * 10_000, 0)));
+    }
+    let frames = vec![frame("sortTable", "server", ""), frame("serve", "server", "")];
+    let samples = Samples { rows, stacks: vec![vec![0, 1], vec![1]], frames };
+    let d = diagnosed(&of, &samples, &options());
+    let first = &d.causes[0];
+    assert_eq!(first.category, Category::HolBlocking, "{:#?}", d.causes);
+    let root = &first.root[0];
+    assert_eq!((root.category, root.functions.len()), (Category::Interference, 0), "{root:#?}");
+    let text = &first.explanation;
+    assert!(!text.contains("% of it in sortTable"), "{text}");
+    assert!(text.contains("% of the wait in sortTable"), "{text}");
+    assert!(first.functions[0].inclusive() < 0.2, "{:#?}", first.functions);
+}
