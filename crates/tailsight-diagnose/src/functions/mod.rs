@@ -6,6 +6,7 @@
 //! evidence the row stays whole. The parts and the rest always sum to the row.
 
 pub(crate) mod counted;
+mod cut;
 pub(crate) mod faults;
 mod naming;
 pub mod place;
@@ -31,7 +32,6 @@ use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
 pub(crate) use naming::missing;
-use naming::sentence;
 pub use naming::without_arguments;
 use naming::{Named, sentence};
 use place::ByTime;
