@@ -99,7 +99,11 @@ impl Search<'_> {
             },
         };
         let callers = whole.iter().rev().skip_while(|f| ***f != named).skip(1);
-        let caller = callers.copied().find(|f| !f.function.is_empty() && **f != named);
+        let callers = callers.copied().filter(|f| !f.function.is_empty() && **f != named);
+        let nearest = callers.clone().next();
+        // What runs any function does not tell who called: the program's own function, or another that was compiled, does.
+        let tells = |f: &&FrameRow| self.tells(f) && (self.is_program_s(f) || f.module == "[jit]");
+        let caller = nearest.filter(|f| self.tells(f)).or_else(|| callers.clone().find(tells)).or(nearest);
         let numbers = own.iter().chain(&inner).copied();
         let number = numbers.rev().find(|&f| self.sampled.samples.frames.get(f as usize) == Some(&named));
         let interpreter = self.interpreter_of(&named, &whole).filter(|_| runtime.is_none());

@@ -437,3 +437,50 @@ fn a_queue_that_another_program_held_is_not_of_the_target_s_function() {
     assert!(text.contains("% of the wait in sortTable"), "{text}");
     assert!(first.functions[0].inclusive() < 0.2, "{:#?}", first.functions);
 }
+
+/// "the runtime did work of its own", with thresholds as the fix, where the program had called gc.collect().
+#[test]
+fn a_collection_that_the_program_asked_for_is_its_own_call() {
+    let python = |function: &str| frame(function, "python3.11", "3");
+    let collected = |by: &[&str]| {
+        let names = ["deduce_unreachable", "gc_collect_main", "gc_collect_with_callback"];
+        let callers = ["_PyEval_EvalFrameDefault", "main"];
+        let frames: Vec<FrameRow> = names.iter().chain(by).chain(&callers).map(|name| python(name)).collect();
+        let last = frames.len() as u32 - 1;
+        first_cause(&each_hundredth_works_longer(), &frames, &[(0..=last).collect()], &[vec![last]])
+    };
+    let asked = collected(&["gc_collect_impl", "gc_collect"]);
+    assert_eq!(asked.category, Category::AppProcessing, "{asked:#?}");
+    let text = &asked.explanation;
+    assert!(text.ends_with("CPython is collecting garbage because its program asked for it: gc.collect()"), "{text}");
+    assert!(asked.fix[0].contains("remove the call of gc.collect()"), "{:?}", asked.fix);
+    assert!(asked.fix.iter().all(|fix| !fix.contains("set_threshold")), "{:?}", asked.fix);
+    let automatic = collected(&["gc_collect_generations", "_PyObject_GC_Link"]);
+    assert_eq!((automatic.category, automatic.name.as_str()), (Category::Runtime, "CPython collecting garbage"));
+    assert!(automatic.fix[0].contains("gc.set_threshold"), "{:?}", automatic.fix);
+}
+
+/// PostgreSQL: the sentence named a place without a name in postgres, and nothing said that a query was compiled.
+#[test]
+fn a_query_that_is_compiled_is_said_to_be() {
+    let frames = [
+        frame("llvm::FPPassManager::runOnFunction", "libLLVM-14.so.1", "1"),
+        frame("llvm_get_function", "llvmjit.so", "2"),
+        FrameRow { offset: 0x30f0f0, own: true, ..frame("", "postgres", "3") },
+        FrameRow { own: true, ..frame("standard_ExecutorRun", "postgres", "3") },
+    ];
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &[vec![0, 1, 2, 3]], &[vec![3]]);
+    assert_eq!((cause.category, cause.name.as_str()), (Category::Runtime, "PostgreSQL compiling a query (JIT)"));
+    assert!(cause.fix[0].contains("jit_above_cost"), "{:?}", cause.fix);
+}
+
+/// Java: "called by Interpreter", which calls any method that is not compiled.
+#[test]
+fn what_runs_any_method_is_no_caller() {
+    let jit = |function: &str| frame(function, "[jit]", "");
+    let frames =
+        [frame("force0", "libnio.so", "1"), jit("Interpreter"), jit("void Audit.audit(java.lang.String)"), jit("run")];
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &[vec![0, 1, 2, 3]], &[vec![3]]);
+    let part = cause.functions.iter().find(|f| f.name == "force0").unwrap_or_else(|| panic!("{cause:#?}"));
+    assert_eq!(part.caller.as_deref(), Some("void Audit.audit(java.lang.String)"));
+}
