@@ -106,12 +106,12 @@ impl Search<'_> {
         let caller = nearest.filter(|f| self.tells(f)).or_else(|| callers.clone().find(tells)).or(nearest);
         let numbers = own.iter().chain(&inner).copied();
         let number = numbers.rev().find(|&f| self.sampled.samples.frames.get(f as usize) == Some(&named));
+        let some = &below[holds(ALL_OF_IT).min(below.len())..];
+        let below = some.iter().rev().copied().find(|&n| number.is_some() && tree.node(n).frame == number);
         let interpreter = self.interpreter_of(&named, &whole).filter(|_| runtime.is_none());
         let part = FunctionPart {
             name: interpreter.map_or_else(|| named.name(), |of| format!("{of}'s interpreter")),
             inside: if interpreter.is_some() { Some(last.name()) } else { inside },
-        let some = &below[holds(ALL_OF_IT).min(below.len())..];
-        let below = some.iter().rev().copied().find(|&n| number.is_some() && tree.node(n).frame == number);
             caller: caller.filter(|_| interpreter.is_none()).map(FrameRow::name),
             between: named
                 .function
@@ -219,9 +219,10 @@ pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &
     let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
     let (share, alone) = (percent(first.inclusive()), percent(first.share));
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
-    let between = |[before, after]: &[String; 2]| format!(" (without a name, between {before} and {after})");
+    let between = |[before, after]: &[String; 2]| format!("without a name, between {before} and {after}");
     let inside = match (&first.between, &first.inside) {
-        (Some(names), _) => between(names),
+        (Some(names), None) => format!(" ({})", between(names)),
+        (Some(names), Some(inside)) => format!(" ({}; in {})", between(names), without_arguments(inside)),
         (None, Some(inside)) => format!(" (in {})", without_arguments(inside)),
         (None, None) => String::new(),
     };
@@ -319,6 +320,23 @@ mod tests {
         assert!(says(&FunctionPart { chance: Some(1e-9), ..part.clone() }).ends_with("in less than 0.1 % of runs"));
         let waits = FunctionPart { waits: true, chance: None, ..part };
         assert!(says(&waits).ends_with("render: where it waited"), "{}", says(&waits));
+    }
+
+    /// nginx without symbols: 96 % was in `deflate`, which only the JSON had.
+    #[test]
+    fn a_function_without_a_name_is_said_with_the_library_s_that_it_called() {
+        let part = FunctionPart {
+            name: "nginx+0x96890".into(),
+            inside: Some("deflate".into()),
+            between: Some(["before".into(), "after".into()]),
+            share: 1.0,
+            ..FunctionPart::default()
+        };
+        let text = sentence("", "it", &part, &Runtimes::default());
+        assert!(
+            text.starts_with("100 % of it in nginx+0x96890 (without a name, between before and after; in deflate): "),
+            "{text}"
+        );
     }
 
     #[test]
