@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tailsight_diagnose::categories::Task;
 use tailsight_diagnose::model::Diagnosis;
 use tailsight_diagnose::{Category, CategoryTable, CauseOf, Inputs, Options, RecordingFacts, diagnose_with};
-use tailsight_lifetime::{Analysis, Context, Leg, PathPart, Role};
+use tailsight_lifetime::{Analysis, Context, Frame, Leg, PathPart, Role};
 use tailsight_report::html;
 use tailsight_report::terminal::{Style, diagnosis_of, more};
 use tailsight_trace::Run;
@@ -56,6 +56,8 @@ fn the_send_path_is_not_the_applications_own_time() {
                 );
                 match verdict.category {
                     Category::TransmitProcessing => sending += part.ns,
+                    // Between two send calls of a reply the thread is at its work.
+                    _ if owner.frames.contains(&Frame::BetweenSends) => {}
                     // Another thread of the application may have its core meanwhile.
                     Category::AppProcessing if owner.context == Context::Own => own += part.ns,
                     _ => {}

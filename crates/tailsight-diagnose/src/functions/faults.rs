@@ -1,6 +1,7 @@
-//! Whether samples rule page faults out.
+//! Samples in page faults, and whether samples rule page faults out.
 //!
-//! In: the samples of a run, the focus and its paths. Out: whether its own time was hardly ever sampled in a page fault.
+//! In: the samples of a run, the focus and its paths. Out: which stacks are in a page fault, and whether the focus' own time was hardly
+//! ever sampled in one.
 
 use tailsight_lifetime::{Context, Leg, Lifetimes, Message};
 use tailsight_trace::samples::Samples;
@@ -16,6 +17,12 @@ const NO_FAULTS: (u64, u64) = (20, 20);
 /// The messages are asked in so many turns, until there are so many samples: a twentieth of these is 20, give or take 9 (95 %).
 const FAULT_TURNS: (usize, u64) = (12, 400);
 
+/// Of each stack, whether it is in the kernel's handling of a page fault.
+pub(super) fn in_faults(samples: &Samples) -> Vec<bool> {
+    let stacks = 0..samples.stacks.len() as u32;
+    stacks.map(|stack| samples.stack(stack).any(|f| f.kernel && f.function.contains("page_fault"))).collect()
+}
+
 /// Whether samples of the focus' own time hardly met page faults: then these did not take that time, however many there were.
 pub(crate) fn no_faults(
     lifetimes: &Lifetimes,
@@ -28,9 +35,7 @@ pub(crate) fn no_faults(
         return false;
     }
     let by_time = ByTime::new(&samples.rows);
-    let faults: Vec<bool> = (0..samples.stacks.len() as u32)
-        .map(|stack| samples.stack(stack).any(|f| f.kernel && f.function.contains("page_fault")))
-        .collect();
+    let faults = in_faults(samples);
     let (mut enough, mut all, mut in_fault) = (0, 0, 0);
     let asked: Vec<u32> = focus.ids.iter().copied().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)).collect();
     // Each turn is evenly over the focus; with many samples one turn decides.

@@ -6,6 +6,7 @@
 //! evidence the row stays whole. The parts and the rest always sum to the row.
 
 pub(crate) mod counted;
+mod cut;
 pub(crate) mod faults;
 mod naming;
 pub mod place;
@@ -31,8 +32,8 @@ use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
 pub(crate) use naming::missing;
-use naming::sentence;
 pub use naming::without_arguments;
+use naming::{Named, sentence};
 use place::ByTime;
 use runtimes::Runtimes;
 use sampled::{PathOf, Sampled};
@@ -174,6 +175,11 @@ impl Search<'_> {
         let is_own_work = |owner: usize, row: usize| {
             owners[owner].context == Context::Own && self.rows.rows[row].category == Category::AppProcessing
         };
+        // The time of page faults was taken from the messages' own work: so are the samples that met it.
+        let is_of_faults =
+            |&row: &usize| self.rows.rows[row].inferred && self.rows.rows[row].category == Category::Paging;
+        let of_faults = wanted.iter().copied().find(is_of_faults);
+        let in_fault = of_faults.map(|_| faults::in_faults(&self.sampled.samples)).unwrap_or_default();
         for (cohort, of) in [self.cohorts.0, self.cohorts.1].into_iter().enumerate() {
             let step = of.len().div_ceil(MOST_MESSAGES).max(1);
             for &id in of.ids.iter().step_by(step) {
@@ -206,7 +212,10 @@ impl Search<'_> {
                         slot.filter(|_| (span.owner as usize) < owners.len()).and_then(|s| self.rows.find_row(s))
                     {
                         let taken = (sample.stack, u64::from(sample.weight));
-                        if is_own_work(span.owner as usize, row) {
+                        let own = is_own_work(span.owner as usize, row);
+                        let fault = own && in_fault.get(sample.stack as usize) == Some(&true);
+                        let row = of_faults.filter(|_| fault).unwrap_or(row);
+                        if own && !fault {
                             own_work.push(taken);
                         }
                         last(row, &|message| message.stacks.push(taken));
@@ -255,7 +264,14 @@ impl Search<'_> {
         let of_reference = if waits { weights[1] } else { entries[1] } as f64;
         let scale = Scale { mean_ns: mean, samples: weights.map(|n| n as f64), of_reference };
         let tells = |node| self.frame(&tree, node).is_none_or(|f| self.tells(f));
-        let parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node), tells);
+        let mut parts = tree.split(&scale, self.options.nesting, |node| self.is_runtime_s_own(&tree, node), tells);
+        // A part that is named by a function that has most of it, and not all, is that function; the rest is a part of its own.
+        let of_parts = parts.iter().filter(|&&node| node != 0);
+        let named_below: Vec<usize> =
+            of_parts.filter_map(|&node| self.named(&tree, node, &parts, &scale).below).collect();
+        parts.extend(named_below);
+        parts.sort_unstable();
+        parts.dedup();
         let part: FxHashMap<u32, Option<usize>> =
             leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(&tree, &parts, leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
@@ -275,13 +291,20 @@ impl Search<'_> {
 
     /// The call tree of the stacks of both cohorts, and the leaf of each stack.
     fn tree_of(&self, messages: &InCohorts, function_of: &[u32]) -> (Tree, FxHashMap<u32, usize>) {
+        let mut calls: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for &(stack, _) in messages.iter().flatten().flat_map(|m| &m.stacks) {
+            let Some(frames) = self.sampled.samples.stacks.get(stack as usize) else { continue };
+            let functions = || frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
+            calls.entry(stack).or_insert_with(|| functions().collect());
+        }
+        let callers = cut::callers(calls.values().map(Vec::as_slice));
         let mut tree = Tree::default();
         let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
         for (cohort, of) in messages.iter().enumerate() {
             for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
-                let Some(frames) = self.sampled.samples.stacks.get(stack as usize) else { continue };
-                let functions = frames.iter().rev().map(|&f| function_of.get(f as usize).copied().unwrap_or(f));
-                leaf_of.insert(stack, tree.add(functions, cohort, n));
+                let Some(functions) = calls.get(&stack) else { continue };
+                let above = functions.first().and_then(|first| callers.get(first)).copied().unwrap_or_default();
+                leaf_of.insert(stack, tree.add(above.iter().chain(functions).copied(), cohort, n));
             }
         }
         (tree, leaf_of)
@@ -299,7 +322,7 @@ impl Search<'_> {
             if !enough || deviation <= 0.0 || intervals[i][0] <= 0 {
                 continue;
             }
-            let (named, number) = self.named(tree, node, scale);
+            let Named { part: named, number, .. } = self.named(tree, node, parts, scale);
             let unknown = named.module.is_empty() && !named.kernel && named.name == FrameRow::default().name();
             // Nothing is known of it; or the row of a traced function, which has its name already.
             if named.runtime.is_none() && (unknown || is_of(&cause.subject, &named.name)) {
@@ -339,7 +362,7 @@ impl Search<'_> {
             at = tree.node(at).parent;
         }
         nodes.reverse();
-        nodes.extend(tree.hottest_below(node, scale));
+        nodes.extend(tree.hottest_below(node, &[], scale));
         let all = tree.node(0).samples[0];
         nodes.iter().filter_map(|&n| self.hot_frame(tree, n, all)).collect()
     }

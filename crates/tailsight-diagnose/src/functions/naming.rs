@@ -60,15 +60,25 @@ fn is_sleep(cause: &Cause) -> bool {
     waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::WaitFor { .. }))
 }
 
+/// A part of a cause's call tree with its names.
+pub(super) struct Named {
+    pub(super) part: FunctionPart,
+    /// The frame that it is named by, by number.
+    pub(super) number: Option<u32>,
+    /// The node of that frame, where it is below the part and does not have all of its time.
+    pub(super) below: Option<usize>,
+}
+
 impl Search<'_> {
     /// A function as a reader knows it: what a runtime is known to do there, else the innermost function of the program itself, not the
     /// library's that it called.
-    /// Beside it the number of the frame that it is named by.
-    pub(super) fn named(&self, tree: &Tree, node: usize, scale: &Scale) -> (FunctionPart, Option<u32>) {
+    /// What it called and is another one of `parts` has its name itself.
+    pub(super) fn named(&self, tree: &Tree, node: usize, parts: &[usize], scale: &Scale) -> Named {
         let own = tree.path(node);
-        let below = tree.hottest_below(node, scale);
-        let samples = tree.node(node).samples[0] as f64;
-        let holds = |part: f64| below.iter().take_while(|&&n| tree.node(n).samples[0] as f64 >= samples * part).count();
+        let below = tree.hottest_below(node, parts, scale);
+        let left = |node: usize| tree.samples_without(node, parts)[0] as f64;
+        let samples = left(node);
+        let holds = |part: f64| below.iter().take_while(|&&n| left(n) >= samples * part).count();
         let frames = |numbers: &[u32]| -> Vec<&FrameRow> {
             numbers.iter().filter_map(|&f| self.sampled.samples.frames.get(f as usize)).collect()
         };
@@ -89,9 +99,15 @@ impl Search<'_> {
             },
         };
         let callers = whole.iter().rev().skip_while(|f| ***f != named).skip(1);
-        let caller = callers.copied().find(|f| !f.function.is_empty() && **f != named);
+        let callers = callers.copied().filter(|f| !f.function.is_empty() && **f != named);
+        let nearest = callers.clone().next();
+        // What runs any function does not tell who called: the program's own function, or another that was compiled, does.
+        let tells = |f: &&FrameRow| self.tells(f) && (self.is_program_s(f) || f.module == "[jit]");
+        let caller = nearest.filter(|f| self.tells(f)).or_else(|| callers.clone().find(tells)).or(nearest);
         let numbers = own.iter().chain(&inner).copied();
         let number = numbers.rev().find(|&f| self.sampled.samples.frames.get(f as usize) == Some(&named));
+        let some = &below[holds(ALL_OF_IT).min(below.len())..];
+        let below = some.iter().rev().copied().find(|&n| number.is_some() && tree.node(n).frame == number);
         let interpreter = self.interpreter_of(&named, &whole).filter(|_| runtime.is_none());
         let part = FunctionPart {
             name: interpreter.map_or_else(|| named.name(), |of| format!("{of}'s interpreter")),
@@ -118,7 +134,7 @@ impl Search<'_> {
             path: path.iter().map(|f| f.name()).collect(),
             ..FunctionPart::default()
         };
-        (part, number)
+        Named { part, number, below }
     }
 
     /// Where an interpreter, and no function of a program that was recorded, had the time: the innermost of its functions that has most of it
@@ -203,9 +219,10 @@ pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &
     let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
     let (share, alone) = (percent(first.inclusive()), percent(first.share));
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
-    let between = |[before, after]: &[String; 2]| format!(" (without a name, between {before} and {after})");
+    let between = |[before, after]: &[String; 2]| format!("without a name, between {before} and {after}");
     let inside = match (&first.between, &first.inside) {
-        (Some(names), _) => between(names),
+        (Some(names), None) => format!(" ({})", between(names)),
+        (Some(names), Some(inside)) => format!(" ({}; in {})", between(names), without_arguments(inside)),
         (None, Some(inside)) => format!(" (in {})", without_arguments(inside)),
         (None, None) => String::new(),
     };
@@ -303,6 +320,23 @@ mod tests {
         assert!(says(&FunctionPart { chance: Some(1e-9), ..part.clone() }).ends_with("in less than 0.1 % of runs"));
         let waits = FunctionPart { waits: true, chance: None, ..part };
         assert!(says(&waits).ends_with("render: where it waited"), "{}", says(&waits));
+    }
+
+    /// nginx without symbols: 96 % was in `deflate`, which only the JSON had.
+    #[test]
+    fn a_function_without_a_name_is_said_with_the_library_s_that_it_called() {
+        let part = FunctionPart {
+            name: "nginx+0x96890".into(),
+            inside: Some("deflate".into()),
+            between: Some(["before".into(), "after".into()]),
+            share: 1.0,
+            ..FunctionPart::default()
+        };
+        let text = sentence("", "it", &part, &Runtimes::default());
+        assert!(
+            text.starts_with("100 % of it in nginx+0x96890 (without a name, between before and after; in deflate): "),
+            "{text}"
+        );
     }
 
     #[test]

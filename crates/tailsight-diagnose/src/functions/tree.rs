@@ -177,19 +177,33 @@ impl Tree {
         out
     }
 
-    /// Of a node, the way on to where most of its time was, innermost last.
-    pub fn hottest_below(&self, node: usize, scale: &Scale) -> Vec<usize> {
+    /// The weights of the samples in a node or in what it called, without those in `parts` that are below it. `parts` are in order.
+    pub fn samples_without(&self, node: usize, parts: &[usize]) -> [u64; 2] {
+        let mut left = self.nodes[node].samples;
+        let mut open: Vec<usize> = self.nodes[node].callees.values().copied().collect();
+        while let Some(at) = open.pop() {
+            if parts.binary_search(&at).is_ok() {
+                let apart = self.nodes[at].samples;
+                left = [left[0] - apart[0], left[1] - apart[1]];
+            } else {
+                open.extend(self.nodes[at].callees.values());
+            }
+        }
+        left
+    }
+
+    /// Of a node, the way on to where most of its time was, innermost last. What is in `parts`, which are in order, is left out.
+    pub fn hottest_below(&self, node: usize, parts: &[usize], scale: &Scale) -> Vec<usize> {
+        let deviation = |at: usize| scale.deviation_ns(self.samples_without(at, parts).map(|n| n as f64));
         let mut out = vec![];
         let mut at = node;
         loop {
-            let of = &self.nodes[at].callees;
-            let best = of
-                .values()
-                .copied()
-                .max_by(|&a, &b| self.deviation(a, scale).total_cmp(&self.deviation(b, scale)).then(b.cmp(&a)));
+            let of = self.nodes[at].callees.values().copied().filter(|callee| parts.binary_search(callee).is_err());
+            let best =
+                of.map(|callee| (callee, deviation(callee))).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
             // Where it was itself for most of it, it ends.
-            match best.filter(|&b| self.deviation(b, scale) * 2.0 >= self.deviation(at, scale)) {
-                Some(next) if self.nodes[next].samples[0] > 0 => {
+            match best.filter(|&(_, most)| most * 2.0 >= deviation(at)).map(|(next, _)| next) {
+                Some(next) if self.samples_without(next, parts)[0] > 0 => {
                     out.push(next);
                     at = next;
                 }
@@ -298,7 +312,8 @@ mod tests {
     #[test]
     fn the_hot_path_goes_on_where_most_of_the_time_is() {
         let (tree, scale) = tree(&[(&[1, 2, 3], [60, 0]), (&[1, 2, 4], [20, 0]), (&[1, 5], [20, 20])]);
-        let path: Vec<_> = tree.hottest_below(0, &scale).into_iter().map(|n| tree.node(n).frame.unwrap()).collect();
+        let path: Vec<_> =
+            tree.hottest_below(0, &[], &scale).into_iter().map(|n| tree.node(n).frame.unwrap()).collect();
         assert_eq!(path, [1, 2, 3]);
     }
 

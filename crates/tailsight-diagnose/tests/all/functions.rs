@@ -360,3 +360,127 @@ fn the_fixes_of_a_cause_with_functions_have_their_numbers() {
         assert!(action.n > 0 && action.command.starts_with("tailsight fix run "), "{action:#?}");
     }
 }
+
+/// Node: "99 % of it in longest_match", which had 81 % of the samples: its caller's own samples were given its name.
+#[test]
+fn what_a_caller_did_itself_is_not_counted_to_what_it_called() {
+    let frames = ["longest_match", "deflate_slow", "deflate", "main"].map(|name| frame(name, "node", "3"));
+    let mut stacks = vec![vec![0, 1, 2, 3]; 8];
+    stacks.extend(vec![vec![1, 2, 3]; 2]);
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &stacks, &[vec![3]]);
+    let first = &cause.functions[0];
+    assert_eq!(first.name, "longest_match", "{cause:#?}");
+    assert!((0.7..0.9).contains(&first.share) && (0.7..0.9).contains(&first.inclusive()), "{first:#?}");
+    let on_path = cause.hot_path.iter().find(|f| f.name == "longest_match").expect("the hot path").share;
+    assert!((first.inclusive() - on_path).abs() < 0.1, "{on_path} {first:#?}");
+}
+
+/// C++: "the clock met none of its time" of page faults, whose samples were 92 of 102 of the application's own time.
+#[test]
+fn samples_in_a_page_fault_are_of_the_time_of_page_faults() {
+    let faults = |i: u64| i * 7 % 10 + if i.is_multiple_of(100) { 55 } else { 0 };
+    let parts = (0..5_000u64).map(|i| [vec![a(0, 1_000)], vec![a(0, 1_000 + 700 * faults(i))], vec![a(0, 1_000)]]);
+    let mut of = lifetimes(vec![owner(Context::Own, &[])], parts.collect());
+    of.faults = (0..5_000u64).map(|i| faults(i) as u32).collect();
+    let mut rows = vec![];
+    for message in &of.messages {
+        match message.id.is_multiple_of(100) {
+            true => rows.extend((1..=10).map(|n| sample(message.recv_ns + n * 3_800, u32::from(n == 10)))),
+            false => rows.push(sample(message.recv_ns + 500, 2)),
+        }
+    }
+    let kernel = FrameRow { kernel: true, ..frame("asm_exc_page_fault", "[kernel]", "") };
+    let frames = vec![kernel, frame("render", "server", "1"), frame("main", "server", "1")];
+    let samples = Samples { rows, stacks: vec![vec![0, 1, 2], vec![1, 2], vec![2]], frames };
+    let d = diagnosed(&of, &samples, &Options { leg: Leg::Total, ..options() });
+    let cause = |category| d.causes.iter().find(|c| c.category == category);
+    let paging = cause(Category::Paging).unwrap_or_else(|| panic!("{:#?}", d.causes));
+    assert!(paging.inferred);
+    assert_eq!(paging.samples.unwrap()[0], 450);
+    assert_eq!(paging.functions[0].name, "render", "{paging:#?}");
+    let own = cause(Category::AppProcessing).and_then(|own| own.samples).map_or(0, |n| n[0]);
+    assert!(own <= 50, "only what was in no fault: {own}");
+    assert!(!d.notes.iter().any(|note| note.contains("met none of its time")), "{:?}", d.notes);
+}
+
+/// nginx: "what held those: another program (tailsight) …; 100 % of it in nginx+0x96890": a function of nginx cannot have another's time.
+#[test]
+fn a_queue_that_another_program_held_is_not_of_the_target_s_function() {
+    let other = Context::Foreign { comm: "backup".into(), kernel: false };
+    let mut of = bursts();
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Ahead, &[]), owner(other, &[])];
+    let parts = of.messages.iter().map(|m| {
+        let service = match m.send_ns - m.recv_ns {
+            1_010_000 => vec![a(0, 110_000), a(2, 900_000)],
+            short => vec![a(0, short)],
+        };
+        [of.parts(m.id, Leg::Receive), service, of.parts(m.id, Leg::Transmit)]
+    });
+    let messages = of.messages.clone();
+    of = lifetimes(owners, parts.collect());
+    of.messages = messages;
+    let mut rows = vec![];
+    for m in &of.messages {
+        rows.extend((m.id / 100 % 10 != 0).then(|| sample(m.recv_ns + 1, 1)));
+        let sorts = m.send_ns - m.recv_ns > 1_000_000;
+        rows.extend((1..=10).filter(|_| sorts).map(|n| sample(m.recv_ns + n * 10_000, 0)));
+    }
+    let frames = vec![frame("sortTable", "server", ""), frame("serve", "server", "")];
+    let samples = Samples { rows, stacks: vec![vec![0, 1], vec![1]], frames };
+    let d = diagnosed(&of, &samples, &options());
+    let first = &d.causes[0];
+    assert_eq!(first.category, Category::HolBlocking, "{:#?}", d.causes);
+    let root = &first.root[0];
+    assert_eq!((root.category, root.functions.len()), (Category::Interference, 0), "{root:#?}");
+    let text = &first.explanation;
+    assert!(!text.contains("% of it in sortTable"), "{text}");
+    assert!(text.contains("% of the wait in sortTable"), "{text}");
+    assert!(first.functions[0].inclusive() < 0.2, "{:#?}", first.functions);
+}
+
+/// "the runtime did work of its own", with thresholds as the fix, where the program had called gc.collect().
+#[test]
+fn a_collection_that_the_program_asked_for_is_its_own_call() {
+    let python = |function: &str| frame(function, "python3.11", "3");
+    let collected = |by: &[&str]| {
+        let names = ["deduce_unreachable", "gc_collect_main", "gc_collect_with_callback"];
+        let callers = ["_PyEval_EvalFrameDefault", "main"];
+        let frames: Vec<FrameRow> = names.iter().chain(by).chain(&callers).map(|name| python(name)).collect();
+        let last = frames.len() as u32 - 1;
+        first_cause(&each_hundredth_works_longer(), &frames, &[(0..=last).collect()], &[vec![last]])
+    };
+    let asked = collected(&["gc_collect_impl", "gc_collect"]);
+    assert_eq!(asked.category, Category::AppProcessing, "{asked:#?}");
+    let text = &asked.explanation;
+    assert!(text.ends_with("CPython is collecting garbage because its program asked for it: gc.collect()"), "{text}");
+    assert!(asked.fix[0].contains("remove the call of gc.collect()"), "{:?}", asked.fix);
+    assert!(asked.fix.iter().all(|fix| !fix.contains("set_threshold")), "{:?}", asked.fix);
+    let automatic = collected(&["gc_collect_generations", "_PyObject_GC_Link"]);
+    assert_eq!((automatic.category, automatic.name.as_str()), (Category::Runtime, "CPython collecting garbage"));
+    assert!(automatic.fix[0].contains("gc.set_threshold"), "{:?}", automatic.fix);
+}
+
+/// PostgreSQL: the sentence named a place without a name in postgres, and nothing said that a query was compiled.
+#[test]
+fn a_query_that_is_compiled_is_said_to_be() {
+    let frames = [
+        frame("llvm::FPPassManager::runOnFunction", "libLLVM-14.so.1", "1"),
+        frame("llvm_get_function", "llvmjit.so", "2"),
+        FrameRow { offset: 0x30f0f0, own: true, ..frame("", "postgres", "3") },
+        FrameRow { own: true, ..frame("standard_ExecutorRun", "postgres", "3") },
+    ];
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &[vec![0, 1, 2, 3]], &[vec![3]]);
+    assert_eq!((cause.category, cause.name.as_str()), (Category::Runtime, "PostgreSQL compiling a query (JIT)"));
+    assert!(cause.fix[0].contains("jit_above_cost"), "{:?}", cause.fix);
+}
+
+/// Java: "called by Interpreter", which calls any method that is not compiled.
+#[test]
+fn what_runs_any_method_is_no_caller() {
+    let jit = |function: &str| frame(function, "[jit]", "");
+    let frames =
+        [frame("force0", "libnio.so", "1"), jit("Interpreter"), jit("void Audit.audit(java.lang.String)"), jit("run")];
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &[vec![0, 1, 2, 3]], &[vec![3]]);
+    let part = cause.functions.iter().find(|f| f.name == "force0").unwrap_or_else(|| panic!("{cause:#?}"));
+    assert_eq!(part.caller.as_deref(), Some("void Audit.audit(java.lang.String)"));
+}
