@@ -114,24 +114,29 @@ fn is_map(of: &Map<String, Value>) -> bool {
     of.contains_key("patternProperties")
 }
 
-fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
-    generator.subschema_for::<T>();
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[test]
-fn the_types_of_the_page_are_those_of_its_data() {
-    let run = types(|generator| {
-        add::<crate::html::Page>(generator);
-        add::<crate::html::Bundle>(generator);
-        add::<crate::html::Beside>(generator);
-    });
-    let load = types(add::<crate::load::page::Page>);
-    for (file, text) in [("types.ts", run), ("load/types.ts", load)] {
-        let file = format!("{}/../../web/src/{file}", env!("CARGO_MANIFEST_DIR"));
-        if std::env::var_os("UPDATE_TYPES").is_some() {
-            std::fs::write(&file, &text).expect("the folder of the page's sources");
+    fn add<T: JsonSchema>(generator: &mut SchemaGenerator) {
+        generator.subschema_for::<T>();
+    }
+
+    #[test]
+    fn the_types_of_the_page_are_those_of_its_data() {
+        let run = types(|generator| {
+            add::<crate::html::Page>(generator);
+            add::<crate::html::Bundle>(generator);
+            add::<crate::html::Beside>(generator);
+        });
+        let load = types(add::<crate::load::page::Page>);
+        for (file, text) in [("types.ts", run), ("load/types.ts", load)] {
+            let file = format!("{}/../../web/src/{file}", env!("CARGO_MANIFEST_DIR"));
+            if std::env::var_os("UPDATE_TYPES").is_some() {
+                std::fs::write(&file, &text).expect("the folder of the page's sources");
+            }
+            let there = std::fs::read_to_string(&file).expect("the page's sources");
+            assert!(there == text, "{file} is old: UPDATE_TYPES=1 cargo test -p tailsight-report writes it");
         }
-        let there = std::fs::read_to_string(&file).expect("the page's sources");
-        assert!(there == text, "{file} is old: UPDATE_TYPES=1 cargo test -p tailsight-report writes it");
     }
 }
