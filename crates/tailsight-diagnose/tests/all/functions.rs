@@ -370,9 +370,10 @@ fn what_a_caller_did_itself_is_not_counted_to_what_it_called() {
     let cause = first_cause(&each_hundredth_works_longer(), &frames, &stacks, &[vec![3]]);
     let first = &cause.functions[0];
     assert_eq!(first.name, "longest_match", "{cause:#?}");
-    assert!((0.7..0.9).contains(&first.share) && (0.7..0.9).contains(&first.inclusive()), "{first:#?}");
+    // 8 of 10 samples of 46 us, of which 39.9 us are more than usual.
+    assert!((0.9..0.94).contains(&first.share) && (0.9..0.94).contains(&first.inclusive()), "{first:#?}");
     let on_path = cause.hot_path.iter().find(|f| f.name == "longest_match").expect("the hot path").share;
-    assert!((first.inclusive() - on_path).abs() < 0.1, "{on_path} {first:#?}");
+    assert!((on_path - 0.8).abs() < 0.01, "{on_path}");
 }
 
 /// C++: "the clock met none of its time" of page faults, whose samples were 92 of 102 of the application's own time.
@@ -390,7 +391,8 @@ fn samples_in_a_page_fault_are_of_the_time_of_page_faults() {
         }
     }
     let kernel = FrameRow { kernel: true, ..frame("asm_exc_page_fault", "[kernel]", "") };
-    let frames = vec![kernel, frame("render", "server", "1"), frame("main", "server", "1")];
+    let own = |function: &str| FrameRow { own: true, ..frame(function, "server", "1") };
+    let frames = vec![kernel, own("render"), own("main")];
     let samples = Samples { rows, stacks: vec![vec![0, 1, 2], vec![1, 2], vec![2]], frames };
     let d = diagnosed(&of, &samples, &Options { leg: Leg::Total, ..options() });
     let cause = |category| d.causes.iter().find(|c| c.category == category);
@@ -480,7 +482,7 @@ fn what_runs_any_method_is_no_caller() {
     let jit = |function: &str| frame(function, "[jit]", "");
     let frames =
         [frame("force0", "libnio.so", "1"), jit("Interpreter"), jit("void Audit.audit(java.lang.String)"), jit("run")];
-    let cause = first_cause(&each_hundredth_works_longer(), &frames, &[vec![0, 1, 2, 3]], &[vec![3]]);
+    let cause = first_cause(&each_hundredth_works_longer(), &frames, &[vec![0, 1, 2, 3]], &[vec![2, 3]]);
     let part = cause.functions.iter().find(|f| f.name == "force0").unwrap_or_else(|| panic!("{cause:#?}"));
     assert_eq!(part.caller.as_deref(), Some("void Audit.audit(java.lang.String)"));
 }
