@@ -285,7 +285,10 @@ impl Search<'_> {
         }
         self.as_runtime(cause);
         if let Some(first) = cause.functions.first() {
-            cause.explanation = sentence(&cause.explanation, "it", first, &self.options.runtimes);
+            // While others held the messages ahead the application ran nothing: no sample is of that part of the wait.
+            let by_others = cause.root.first().is_some_and(|root| roots::is_of_others(root.category));
+            let of = if by_others { "what the application ran meanwhile" } else { "it" };
+            cause.explanation = sentence(&cause.explanation, of, first, &self.options.runtimes);
         }
     }
 

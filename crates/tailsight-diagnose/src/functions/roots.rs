@@ -25,7 +25,6 @@ pub(crate) fn say(causes: &mut [Cause], roots: &[Root], advisor: &Advisor<'_>, r
         // Its functions may have made it the runtime's.
         cause.explanation = cause.explanation.replacen(&held(&cause.root), &held(roots), 1);
         cause.root = roots.to_vec();
-        without_time_of_others(cause, runtimes);
         super::advise(cause, advisor);
         if let Some(first) = first {
             // What the thread did for the messages ahead is mostly what held those.
@@ -40,30 +39,8 @@ pub(crate) fn say(causes: &mut [Cause], roots: &[Root], advisor: &Advisor<'_>, r
     }
 }
 
-/// A queue's functions are what its thread did meanwhile. In the part of the wait in which others held the messages ahead it did nothing,
-/// and no sample could meet it: of that part they are no function.
-fn without_time_of_others(cause: &mut Cause, runtimes: &Runtimes) {
-    let of_others = |root: &&Root| root.samples.is_some_and(|n| n[0] == 0) && is_of_others(root.category);
-    let others: f64 = cause.root.iter().filter(of_others).map(|root| root.share).sum();
-    let Some(first) = cause.functions.first().filter(|_| others > 0.0) else { return };
-    let said = sentence("", "it", first, runtimes);
-    let before = cause.explanation.strip_suffix(&said).and_then(|text| text.strip_suffix("; ")).map(str::to_owned);
-    let own = (1.0 - others).clamp(0.0, 1.0);
-    let less = |ns: i64| (ns as f64 * own).round() as i64;
-    for part in &mut cause.functions {
-        part.share *= own;
-        part.share_with_callees = part.share_with_callees.map(|share| share * own);
-        part.deviation_ns = less(part.deviation_ns);
-        part.ci95_ns = part.ci95_ns.map(less);
-        part.spread_ns = part.spread_ns.map(|spread| spread.map(less));
-    }
-    if let Some(before) = before {
-        cause.explanation = sentence(&before, "the wait", &cause.functions[0], runtimes);
-    }
-}
-
 /// Whether it is time in which others had the core, so that the target's thread ran no function.
-fn is_of_others(category: Category) -> bool {
+pub(super) fn is_of_others(category: Category) -> bool {
     matches!(category, Category::Interference | Category::Steal)
 }
 

@@ -416,8 +416,11 @@ fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_we
             assert!(lifetimes.messages.iter().filter(waited).count() as u64 * 10 > all, "a queue of up to five");
         } else {
             let late = late.unwrap_or_else(|| panic!("{}", d["causes"]));
-            // At the end of the recording, one on each connection may not have been sent again yet.
-            assert!(gone <= 8 && late["deviation_ns"].as_i64() > Some(0), "{gone}, {late}");
+            // Near the end of the recording some have not been sent again yet. One that is dropped again waits for twice as long.
+            let long_ago = |m: &&tailsight_lifetime::Message| m.send_ns + 1_000_000_000 < to_ns;
+            let dropped = lifetimes.messages.iter().filter(|m| m.flags & flags::REPLY_DROPPED != 0);
+            let never = dropped.filter(long_ago).count();
+            assert!(never <= 2 && late["deviation_ns"].as_i64() > Some(0), "{never} of {gone}, {late}");
             assert!(late["fix"].to_string().contains("tc -s qdisc show dev"), "{late}");
         }
     }
