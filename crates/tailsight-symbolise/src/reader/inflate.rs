@@ -16,6 +16,9 @@ use object::pod::{Pod, bytes_of};
 use object::read::elf::{FileHeader, SectionHeader};
 use object::{FileKind, ReadCache, ReadRef};
 
+/// Compressed sections of a file at most: compilers make some ten.
+const MOST_SECTIONS: usize = 1_000;
+
 /// A copy without compressed sections.
 #[derive(Debug)]
 pub struct Inflated {
@@ -67,6 +70,9 @@ where
 {
     let Ok(sections) = compressed_sections::<Header, R>(data) else { return Ok(None) };
     let Some((endian, sections)) = sections.filter(|(_, sections)| !sections.is_empty()) else { return Ok(None) };
+    if sections.len() > MOST_SECTIONS {
+        return Err(format!("it has more than {MOST_SECTIONS} compressed sections"));
+    }
     let said = |e: io::Error| e.to_string();
     let file = copy()?;
     let mut end = file.metadata().map_err(said)?.len();
@@ -106,6 +112,9 @@ where
         let flags: u64 = section.sh_flags(endian).into();
         if flags & u64::from(elf::SHF_COMPRESSED) == 0 {
             continue;
+        }
+        if sections.len() > MOST_SECTIONS {
+            break;
         }
         // One whose own header is damaged is none that is zlib's.
         let compression = section.compression(endian, data).ok().flatten();
@@ -201,10 +210,10 @@ mod tests {
         ["cc", "objcopy"].into_iter().find_map(lacks_program)
     }
 
-    /// A program as it is built, and the same with compressed debug information.
-    fn programs(dir: &Path) {
+    /// A program, or with `-c` an object, as it is built, and the same with compressed debug information.
+    fn programs(dir: &Path, options: &[&str]) {
         std::fs::write(dir.join("server.c"), "int main(int n, char **of) { return n + (of != 0); }\n").unwrap();
-        tool("cc", &["-g", "-o", "plain", "server.c"], dir);
+        tool("cc", &[options, &["-g", "-o", "plain", "server.c"]].concat(), dir);
         tool("objcopy", &["--compress-debug-sections=zlib", "plain", "compressed"], dir);
     }
 
@@ -231,8 +240,23 @@ mod tests {
         if let Some(why) = lacks() {
             return skip(why);
         }
+        become_what_they_were(&[]);
+    }
+
+    #[test]
+    fn so_do_those_of_a_file_of_32_bits() {
+        if let Some(why) = lacks() {
+            return skip(why);
+        }
+        if !cfg!(target_arch = "x86_64") {
+            return skip("cc has no -m32 here");
+        }
+        become_what_they_were(&["-m32", "-c"]);
+    }
+
+    fn become_what_they_were(options: &[&str]) {
         let dir = tempfile::tempdir().unwrap();
-        programs(dir.path());
+        programs(dir.path(), options);
         assert!(inflated_file(&dir.path().join("plain"), u64::MAX).is_none(), "nothing in it is compressed");
         let Inflated { file, refused } = inflated_file(&dir.path().join("compressed"), 1 << 20).unwrap();
         assert_eq!(refused, None);
@@ -248,7 +272,7 @@ mod tests {
             return skip(why);
         }
         let dir = tempfile::tempdir().unwrap();
-        programs(dir.path());
+        programs(dir.path(), &[]);
         let path = dir.path().join("compressed");
         let bytes = std::fs::read(&path).unwrap();
         let parsed = object::File::parse(&*bytes).unwrap();
@@ -256,10 +280,10 @@ mod tests {
         let plain_bytes = u64::from_le_bytes(bytes[of + 8..of + 16].try_into().unwrap());
         let debug_info = |most_bytes: u64| {
             let Inflated { file, refused } = inflated_file(&path, most_bytes).unwrap();
-            let section = sections(&file).into_iter().find(|(name, _)| name == ".debug_info").unwrap();
-            let parsed = sections(&file).len();
-            assert!(parsed >= 4, "the others are there");
-            (section.1.len(), refused.unwrap_or_default())
+            let sections = sections(&file);
+            assert!(sections.len() >= 4, "the others are there");
+            let (_, bytes) = sections.iter().find(|(name, _)| name == ".debug_info").unwrap();
+            (bytes.len(), refused.unwrap_or_default())
         };
         let (length, why) = debug_info(1);
         assert!(length == 0 && why.contains("too large"), "{length} {why}");
@@ -275,6 +299,18 @@ mod tests {
             let (length, why) = debug_info(1 << 20);
             assert!(length == 0 && why.contains(what), "{says}: {length} {why}");
         }
+        // A file may list one section as often as it likes.
+        let mut many = bytes.clone();
+        let header = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+        let of_it = header + 64 * parsed.section_by_name(".debug_info").unwrap().index().0;
+        many[40..48].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        many.extend_from_slice(&[0; 64]);
+        (0..5_000).for_each(|_| many.extend_from_slice(&bytes[of_it..of_it + 64]));
+        many[60..62].copy_from_slice(&5_001u16.to_le_bytes());
+        many[62..64].fill(0);
+        std::fs::write(&path, &many).unwrap();
+        let why = inflated(File::open(&path).unwrap(), 1 << 20, || unreachable!("it is not copied")).unwrap_err();
+        assert!(why.contains("more than 1000 compressed sections"), "{why}");
         for (at, value, what) in [(of, 2u8, "another way"), (of + 24, 0xff, "cannot be decompressed")] {
             let mut damaged = bytes.clone();
             damaged[at] = value;
