@@ -10,6 +10,34 @@ use tailsight_trace::read::CpuEvents;
 
 use crate::simulator::{self, Script, truth};
 
+/// A part of a leg in which neither its owner nor the truth changes.
+pub struct Piece {
+    pub leg: Leg,
+    pub from_ns: u64,
+    pub to_ns: u64,
+    /// Its owner's name.
+    pub owner: String,
+}
+
+/// The pieces of all legs of a message. `times_ns`: when the truth changes, in order.
+pub fn pieces(analysis: &Analysis, message: u32, times_ns: &[u64]) -> Vec<Piece> {
+    let lifetimes = &analysis.lifetimes;
+    let mut pieces = Vec::new();
+    for leg in LEGS {
+        for span in analysis.path(message, leg) {
+            let owner = lifetimes.owners[span.owner as usize].path(&lifetimes.symbols);
+            let mut from_ns = span.from_ns;
+            while from_ns < span.to_ns {
+                let next = times_ns.get(times_ns.partition_point(|&time_ns| time_ns <= from_ns));
+                let to_ns = next.map_or(span.to_ns, |&next_ns| next_ns.min(span.to_ns));
+                pieces.push(Piece { leg, from_ns, to_ns, owner: owner.clone() });
+                from_ns = to_ns;
+            }
+        }
+    }
+    pieces
+}
+
 /// Parts sum to the latency, and the path runs from the leg's start to its end without gap, overlap or empty span.
 pub fn check_partition(analysis: &Analysis) -> Result<(), TestCaseError> {
     let lifetimes = &analysis.lifetimes;

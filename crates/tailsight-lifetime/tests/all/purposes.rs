@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
-use tailsight_lifetime::{Analysis, LEGS, Leg};
+use tailsight_lifetime::{Analysis, Leg};
 
-use crate::properties::check_partition;
+use crate::properties::{Piece, check_partition, pieces};
 use crate::simulator::workers::{self, Doing, Job, Op, Plan, Request, Truth};
 
 const IN_QUEUE: &str = "waits for a thread of the pool";
@@ -36,26 +36,17 @@ fn answers(plan: &Plan) -> Result<Vec<Answer>, TestCaseError> {
     for message in &lifetimes.messages {
         let is_it = |&(_, &(_, at_ns)): &(&usize, &(usize, u64))| at_ns == message.recv_ns;
         let (&request, &(thread, _)) = truth.received.iter().find(is_it).expect("each message was received");
-        for leg in LEGS {
-            for span in analysis.path(message.id, leg) {
-                let owner = lifetimes.owners[span.owner as usize].path(&lifetimes.symbols);
-                let mut at_ns = span.from_ns;
-                while at_ns < span.to_ns {
-                    let next = times_ns.get(times_ns.partition_point(|&time_ns| time_ns <= at_ns));
-                    let to_ns = next.map_or(span.to_ns, |&next_ns| next_ns.min(span.to_ns));
-                    let (truth, right) = match truth.pooled.get(&request) {
-                        Some(&(queued_ns, _, taken_ns)) if (queued_ns..taken_ns).contains(&at_ns) => {
-                            (IN_QUEUE.into(), owner.starts_with("ahead") || owner.starts_with("sibling:"))
-                        }
-                        Some(&(_, of_pool, taken_ns)) if at_ns >= taken_ns => {
-                            judge(&truth, (of_pool, request), (at_ns, true), &owner)
-                        }
-                        _ => judge(&truth, (thread, request), (at_ns, at_ns >= message.recv_ns), &owner),
-                    };
-                    answers.push(Answer { leg, ns: to_ns - at_ns, truth, owner: owner.clone(), right });
-                    at_ns = to_ns;
+        for Piece { leg, from_ns, to_ns, owner } in pieces(&analysis, message.id, &times_ns) {
+            let (truth, right) = match truth.pooled.get(&request) {
+                Some(&(queued_ns, _, taken_ns)) if (queued_ns..taken_ns).contains(&from_ns) => {
+                    (IN_QUEUE.into(), owner.starts_with("ahead") || owner.starts_with("sibling:"))
                 }
-            }
+                Some(&(_, of_pool, taken_ns)) if from_ns >= taken_ns => {
+                    judge(&truth, (of_pool, request), (from_ns, true), &owner)
+                }
+                _ => judge(&truth, (thread, request), (from_ns, from_ns >= message.recv_ns), &owner),
+            };
+            answers.push(Answer { leg, ns: to_ns - from_ns, truth, owner, right });
         }
     }
     Ok(answers)

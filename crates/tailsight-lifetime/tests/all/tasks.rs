@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use tailsight_lifetime::{Analysis, LEGS, Leg};
+use tailsight_lifetime::{Analysis, Leg};
 
-use crate::properties::check_partition;
+use crate::properties::{Piece, check_partition, pieces};
 use crate::simulator::kernel::{name, tid};
 use crate::simulator::runtime::{self, Doing, Op, Plan, TaskDoing, Truth};
 
@@ -49,18 +49,9 @@ fn answers(plan: &Plan) -> Result<Vec<Answer>, TestCaseError> {
         let is_it = |&(_, &(_, at_ns)): &(&usize, &(usize, u64))| at_ns == message.recv_ns;
         let (&request, &(worker, _)) = truth.received.iter().find(is_it).expect("each message was received");
         prop_assert_eq!(message.tid, tid(worker));
-        for leg in LEGS {
-            for span in analysis.path(message.id, leg) {
-                let owner = lifetimes.owners[span.owner as usize].path(&lifetimes.symbols);
-                let mut at_ns = span.from_ns;
-                while at_ns < span.to_ns {
-                    let next = times_ns.get(times_ns.partition_point(|&time_ns| time_ns <= at_ns));
-                    let to_ns = next.map_or(span.to_ns, |&next_ns| next_ns.min(span.to_ns));
-                    let (did, said) = judge(&truth, request, at_ns, &owner);
-                    answers.push(Answer { request, leg, ns: to_ns - at_ns, truth: did, owner: owner.clone(), said });
-                    at_ns = to_ns;
-                }
-            }
+        for Piece { leg, from_ns, to_ns, owner } in pieces(&analysis, message.id, &times_ns) {
+            let (did, said) = judge(&truth, request, from_ns, &owner);
+            answers.push(Answer { request, leg, ns: to_ns - from_ns, truth: did, owner, said });
         }
     }
     Ok(answers)
