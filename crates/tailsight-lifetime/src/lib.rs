@@ -286,6 +286,7 @@ impl Analysis {
     }
 
     fn from_scan(facts: &RunContext, mut scan: Scan, divided: Option<Vec<bool>>) -> Analysis {
+        messages::stages::complete(&mut scan);
         let mut owners = Owners::default();
         let mut lifetimes = Lifetimes {
             app: facts.app.clone(),
@@ -325,7 +326,6 @@ impl Analysis {
             lifetimes.sent_offsets.push(lifetimes.sent_parts.len() as u32);
         }
         lifetimes.sent = scan.sent.iter().map(|(sent, _)| *sent).collect();
-        messages::stages::complete(&mut scan);
         (lifetimes.owners, lifetimes.who) = owners.into_lists();
         for who in &lifetimes.who {
             if let Some(group) = facts.names.cgroup(who.pid) {

@@ -125,7 +125,7 @@ pub struct Found {
     pub framing: Framing,
     /// What the application sent unasked, or asked of others, each as a message that has a transmit leg only.
     pub sent: Vec<(SentKind, Message, Extra)>,
-    /// By thread, in order: the times between two send calls of one reply in which the thread went on with that reply.
+    /// By flow: the times between two send calls of one reply in which its thread went on with it, in order and without overlap.
     pub between_sends: FxHashMap<u32, Vec<(u64, u64)>>,
 }
 

@@ -137,7 +137,8 @@ impl Replies {
                 let before =
                     self.last.filter(|before| before.tid == call.tid && before.ts + LEAST_WORK_NS <= call.entered);
                 if let Some(before) = before {
-                    found.between_sends.entry(call.tid).or_default().push((before.ts, call.entered));
+                    let flow = found.messages[last as usize].flow;
+                    found.between_sends.entry(flow).or_default().push((before.ts, call.entered));
                 }
             }
             self.in_flight.iter_mut().for_each(|(_, _, messages)| messages.retain(|m| *m != last));

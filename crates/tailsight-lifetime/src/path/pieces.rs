@@ -247,11 +247,14 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let to = m.xmit_ns.clamp(from, to);
             let called = extra.sent_ns.clamp(from, to);
             let focus = Focus::new(extra.send_tid, from);
-            let gaps = scan.between_sends.get(&extra.send_tid).map_or(&[][..], Vec::as_slice);
+            let gaps = scan.between_sends.get(&m.flow).map_or(&[][..], Vec::as_slice);
             let mut at = from;
             for &(ended, entered) in &gaps[gaps.partition_point(|gap| gap.0 < from)..] {
                 if entered > called {
                     break;
+                }
+                if ended < at {
+                    continue; // Of another reply of the flow, to which another thread sent its parts.
                 }
                 thread_pieces(scan, at, ended, focus, out);
                 out.push(Piece::Thread { from: ended, to: entered, focus: Focus { between_sends: true, ..focus } });

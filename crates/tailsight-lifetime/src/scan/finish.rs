@@ -1,7 +1,6 @@
 //! The end of the pass: closes what is open, sorts messages by arrival, and fills in what follows from complete timelines.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 use tailsight_kernel::syscalls::waits_for_work;
@@ -79,7 +78,6 @@ impl Scanner<'_> {
             framing,
             nic: self.nic,
             between_sends,
-            receive_times_ns: OnceLock::new(),
             without_rules: Without::default(),
             start_ns,
             end_ns,

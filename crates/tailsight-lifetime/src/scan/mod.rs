@@ -7,8 +7,6 @@ mod receive;
 mod send;
 mod tcp_flow;
 
-use std::sync::OnceLock;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::event::{Kind, flow_flags};
@@ -31,6 +29,7 @@ use crate::messages::replies::Replies;
 use crate::messages::requests::Framing;
 use crate::messages::requests::capture::{Captures, Open};
 use crate::messages::requests::classes::RequestClass;
+use crate::messages::stages::Received;
 use crate::messages::turns::Turns;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
@@ -61,8 +60,8 @@ pub struct Scan {
     pub messages: Vec<Message>,
     /// Beside `messages`.
     pub extras: Vec<Extra>,
-    /// How many messages each thread received, of those that received any; known with the stages ([`crate::messages::stages`]).
-    pub received: FxHashMap<u32, u64>,
+    /// When each thread received messages, of those that received any; known with the stages ([`crate::messages::stages`]).
+    pub received: FxHashMap<u32, Received>,
     /// What few messages have, and few of `sent`.
     pub uncommon: UncommonList,
     /// Flows.
@@ -95,10 +94,8 @@ pub struct Scan {
     pub framing: Option<Framing>,
     /// How many of the NICs' time stamps could be used.
     pub nic: NicUse,
-    /// By thread, in order: the times between two send calls of one reply in which the thread went on with that reply.
+    /// By flow: the times between two send calls of one reply in which its thread went on with it, in order and without overlap.
     pub between_sends: FxHashMap<u32, Vec<(u64, u64)>>,
-    /// By thread, when it received messages, ns; made when it is asked for.
-    receive_times_ns: OnceLock<FxHashMap<u32, Vec<u64>>>,
     /// Rules that walks do not ask.
     pub without_rules: Without,
     /// Time of the first event.
@@ -108,18 +105,10 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// How many messages a thread received between two times, ns.
+    /// How many messages a thread received from `from` on and before `to`, ns.
     pub fn received_between(&self, tid: u32, (from, to): (u64, u64)) -> usize {
-        let times_ns = self.receive_times_ns.get_or_init(|| {
-            let mut times_ns: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
-            for message in &self.messages {
-                times_ns.entry(message.tid).or_default().push(message.recv_ns);
-            }
-            times_ns.values_mut().for_each(|times| times.sort_unstable());
-            times_ns
-        });
-        let before = |ts| times_ns.get(&tid).map_or(0, |times| times.partition_point(|&at| at < ts));
-        before(to).saturating_sub(before(from))
+        let before = |received: &Received, ts: u64| received.upto(ts.saturating_sub(1));
+        self.received.get(&tid).map_or(0, |received| before(received, to).saturating_sub(before(received, from)))
     }
 
     /// The symbol of a drop reason, 0 when its name is not known.

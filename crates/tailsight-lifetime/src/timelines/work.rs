@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use crate::messages::stages::Received;
 use crate::model::{Frame, Interrupt};
 use crate::scan::Scan;
 use crate::timelines::cores::Core;
@@ -59,7 +60,8 @@ enum Kind {
 
 /// Sums the timelines, each core's on whichever processor is free.
 pub(crate) fn of(scan: &Scan) -> Work {
-    let of_thread = |(&tid, &messages): (&u32, &u64)| ThreadWork { tid, messages, ..ThreadWork::default() };
+    let of_thread =
+        |(&tid, received): (&u32, &Received)| ThreadWork { tid, messages: received.count(), ..ThreadWork::default() };
     let mut threads: Vec<ThreadWork> = scan.received.iter().map(of_thread).collect();
     threads.sort_unstable_by_key(|thread| thread.tid);
     let places: FxHashMap<u32, usize> = threads.iter().map(|thread| thread.tid).zip(0..).collect();

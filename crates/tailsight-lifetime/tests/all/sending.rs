@@ -401,3 +401,28 @@ fn work_between_two_sends_of_a_reply_is_no_sending() {
     // As much as a few system calls take is not told apart.
     assert_eq!(sent(5_000), named(&[("own", 40 + 5_000 + 30)]));
 }
+
+/// A thread that sends two replies in parts, in turns: the time between its sends was counted once for each of them.
+#[test]
+fn two_replies_that_are_sent_in_turns_have_each_nanosecond_once() {
+    let mut events = [request(PORTS, 100, 1000), request(OTHER, 110, 1000)].concat();
+    for (part, upto) in [(0, 5100), (1, 5200), (2, 5300)] {
+        let at = 300 + part * 2_000_000;
+        events.extend(sends(PORTS, 0, at, at + 40, upto));
+        events.extend(sends(OTHER, 0, at + 1_000_000, at + 1_000_040, upto));
+    }
+    for (ports, at) in [(PORTS, 4_000_330), (OTHER, 5_000_330)] {
+        events.push(packet(at, Kind::TxDriver, 0, SERVER, ports, 5000, 300));
+    }
+    let analysis = analyse(&facts(), events);
+    let ends = |message: u32| {
+        let message = &analysis.lifetimes.messages[message as usize];
+        message.xmit_ns - message.send_ns
+    };
+    for message in 0..2 {
+        let parts = parts(&analysis, message, Leg::Transmit);
+        assert_eq!(parts.values().sum::<u64>(), ends(message), "{parts:?}");
+        // Two gaps, which the other reply's calls of 40 ns lie in.
+        assert_eq!(parts["own/between-sends"], 2 * (2_000_000 - 40), "{parts:?}");
+    }
+}
