@@ -223,17 +223,12 @@ fn index(folders: &[PathBuf], reading: &mut Files) -> BTreeMap<String, PathBuf> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use crate::test_programs::tool;
     use tailsight_testing::{lacks_program, skip};
 
     const SOURCE: &str = "static inline __attribute__((always_inline)) int twice(int x) { volatile int y = x; return y + y; }\n\
         __attribute__((noinline)) static int rebuild_index(int x) { return twice(x) + 1; }\n\
         int main(int argc, char **argv) { return rebuild_index(argc); }\n";
-
-    fn tool(program: &str, arguments: &[&str], dir: &Path) {
-        let output = Command::new(program).args(arguments).current_dir(dir).output().expect("it runs");
-        assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
 
     /// A program is recorded without symbols; its debug file is elsewhere, under a name that says nothing.
     #[test]
@@ -247,8 +242,7 @@ mod tests {
         let dir = dir.path();
         std::fs::write(dir.join("server.c"), SOURCE).unwrap();
         tool("cc", &["-O1", "-g", "-Wl,--build-id=sha1", "-o", "server", "server.c"], dir);
-        let listed = Command::new("nm").args(["server"]).current_dir(dir).output().unwrap();
-        let listed = String::from_utf8(listed.stdout).unwrap();
+        let listed = tool("nm", &["server"], dir);
         let line = listed.lines().find(|line| line.contains("rebuild_index")).expect("the symbol");
         let start = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
         let here = || Reader::in_this_process();

@@ -17,6 +17,8 @@ mod patience;
 pub mod reader;
 pub mod resolve;
 pub mod stacks;
+#[cfg(test)]
+mod test_programs;
 pub mod unwind;
 
 pub use error::Error;

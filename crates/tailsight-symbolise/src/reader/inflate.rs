@@ -196,15 +196,10 @@ impl Placed for SectionHeader32<Endianness> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_programs::tool;
     use object::{Object, ObjectSection};
     use std::path::Path;
-    use std::process::Command;
     use tailsight_testing::{lacks_program, skip};
-
-    fn tool(program: &str, arguments: &[&str], dir: &Path) {
-        let output = Command::new(program).args(arguments).current_dir(dir).output().expect("it runs");
-        assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
 
     fn lacks() -> Option<String> {
         ["cc", "objcopy"].into_iter().find_map(lacks_program)

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::*;
 use crate::functions::{EndsBy, Traceable};
 use crate::maps::Maps;
+use crate::test_programs::tool;
 
 /// A reader that reads in threads, with a short patience.
 fn reader() -> Reader {
@@ -61,19 +62,14 @@ fn compressed_debug_information_is_used_as_far_as_it_is_what_it_says() {
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let run = |program: &str, arguments: &[&str]| {
-        let output = std::process::Command::new(program).args(arguments).current_dir(dir.path()).output().unwrap();
-        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
     std::fs::write(
         dir.path().join("server.c"),
         "int rebuild(int n) { return n; } int main(int n) { return rebuild(n); }\n",
     )
     .unwrap();
-    run("cc", &["-g", "-O0", "-o", "server", "server.c"]);
-    run("objcopy", &["--compress-debug-sections=zlib", "server"]);
-    let listed = run("nm", &["server"]);
+    tool("cc", &["-g", "-O0", "-o", "server", "server.c"], dir.path());
+    tool("objcopy", &["--compress-debug-sections=zlib", "server"], dir.path());
+    let listed = tool("nm", &["server"], dir.path());
     let line = listed.lines().find(|line| line.ends_with(" rebuild")).unwrap();
     let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
     let bytes = std::fs::read(dir.path().join("server")).unwrap();
@@ -269,7 +265,6 @@ const SOURCE: &str = "__attribute__((noinline)) static int rebuild_index(int x) 
 /// Of a stripped program the debug file in its folder, or in `.debug` there, has the names: one with its build id, that is no link and no pipe.
 #[test]
 fn a_debug_file_beside_a_program_has_its_names() {
-    use std::process::Command;
     for program in ["cc", "objcopy", "nm"] {
         if let Some(why) = tailsight_testing::lacks_program(program) {
             return tailsight_testing::skip(why);
@@ -277,11 +272,7 @@ fn a_debug_file_beside_a_program_has_its_names() {
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let tool = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(dir).output().unwrap();
-        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let tool = |program: &str, arguments: &[&str]| tool(program, arguments, dir);
     std::fs::write(dir.join("server.c"), SOURCE).unwrap();
     tool("cc", &["-O1", "-g", "-Wl,--build-id=sha1", "-o", "server", "server.c"]);
     let listed = tool("nm", &["server"]);
