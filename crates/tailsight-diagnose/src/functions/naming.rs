@@ -86,12 +86,17 @@ impl Search<'_> {
         let path = frames(&own);
         let known = |f: &FrameRow| self.options.runtimes.known(f);
         let inside = frames(&inner[..holds(MOST_OF_IT).min(inner.len())]);
-        let runtime = path.iter().chain(&inside).copied().find_map(|f| Some((f, known(f)?)));
+        let on_way = path.iter().chain(&inside).copied().find_map(|f| Some((f, known(f)?)));
+        // It may be done in several functions: PostgreSQL waits for a row in three, of which none has most of the time.
+        let of_frame = |frame: u32| self.sampled.samples.frames.get(frame as usize).and_then(known);
+        let done = || tree.done_below(node, parts, of_frame);
+        let mostly = || done().into_iter().find(|&(_, weight)| weight as f64 >= samples * MOST_OF_IT).map(|(r, _)| r);
+        let runtime = on_way.map(|(_, runtime)| runtime).or_else(mostly);
         // Where what it called has all of its time, that is it as well.
         let all_in = frames(&inner[..holds(ALL_OF_IT).min(inner.len())]);
         let whole: Vec<&FrameRow> = path.iter().chain(&all_in).copied().collect();
         let last = path.last().copied().cloned().unwrap_or_default();
-        let (named, inside) = match runtime {
+        let (named, inside) = match on_way {
             Some((frame, _)) => (frame.clone(), None),
             None => match self.named_of_interpreter(&whole, &inside) {
                 Some(frame) => (frame.clone(), None),
@@ -123,7 +128,7 @@ impl Search<'_> {
             build_id: named.build_id.clone(),
             source: named.source.clone(),
             kernel: named.kernel,
-            runtime: runtime.map(|(_, r)| RuntimePart {
+            runtime: runtime.map(|r| RuntimePart {
                 category: "runtime".into(),
                 of: r.of.clone(),
                 does: r.does.clone(),

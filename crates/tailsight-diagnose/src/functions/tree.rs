@@ -192,6 +192,33 @@ impl Tree {
         left
     }
 
+    /// Of the callees of a node, on all ways, the weights in the focus of what was done in them, where a function tells it: each sample counts
+    /// for the outermost function that tells. What is in `parts`, which are in order, is left out.
+    pub fn done_below<T: PartialEq>(
+        &self,
+        node: usize,
+        parts: &[usize],
+        tells: impl Fn(u32) -> Option<T>,
+    ) -> Vec<(T, u64)> {
+        let mut done: Vec<(T, u64)> = vec![];
+        let mut open: Vec<usize> = self.nodes[node].callees.values().copied().collect();
+        while let Some(at) = open.pop() {
+            if parts.binary_search(&at).is_ok() {
+                continue;
+            }
+            let Some(what) = self.nodes[at].frame.and_then(&tells) else {
+                open.extend(self.nodes[at].callees.values());
+                continue;
+            };
+            let weight = self.samples_without(at, parts)[0];
+            match done.iter_mut().find(|(other, _)| *other == what) {
+                Some((_, sum)) => *sum += weight,
+                None => done.push((what, weight)),
+            }
+        }
+        done
+    }
+
     /// Of a node, the way on to where most of its time was, innermost last. What is in `parts`, which are in order, is left out.
     pub fn hottest_below(&self, node: usize, parts: &[usize], scale: &Scale) -> Vec<usize> {
         let deviation = |at: usize| scale.deviation_ns(self.samples_without(at, parts).map(|n| n as f64));
@@ -283,6 +310,23 @@ mod tests {
     #[test]
     fn a_caller_that_others_explain_is_none() {
         assert_eq!(functions(&[(&[1, 2], [50, 20]), (&[1, 3], [50, 20])]), [vec![1, 2], vec![1, 3]]);
+    }
+
+    /// 1 main, 2 update, 3 and 4 locks, 5 what a lock calls and what is called elsewhere too.
+    #[test]
+    fn what_was_done_below_counts_each_sample_once() {
+        let (tree, _) =
+            tree(&[(&[1, 2, 3, 5], [50, 0]), (&[1, 2, 4, 5], [40, 0]), (&[1, 2, 5], [7, 0]), (&[1, 2], [3, 0])]);
+        let update = (0..).find(|&node| tree.path(node) == [1, 2]).expect("a node");
+        let done = |parts: &[usize], tells: fn(u32) -> Option<&'static str>| {
+            let mut done = tree.done_below(update, parts, tells);
+            done.sort_unstable();
+            done
+        };
+        let locks = |frame| matches!(frame, 3 | 4).then_some("lock").or_else(|| (frame == 5).then_some("wait"));
+        assert_eq!(done(&[], locks), [("lock", 90), ("wait", 7)]);
+        let fourth = (0..).find(|&node| tree.path(node) == [1, 2, 4]).expect("a node");
+        assert_eq!(done(&[fourth], locks), [("lock", 50), ("wait", 7)], "a part of its own is not its caller's");
     }
 
     #[test]

@@ -82,6 +82,32 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
     assert_eq!(diagnosed(&slow, &samples, &options).causes[0].name, "mine locking");
 }
 
+/// Sessions of PostgreSQL on a busy machine waited for a row at two places below one function, of which neither had most of the time: that
+/// function was named, it says nothing, and the cause was `waits in epoll_wait`.
+#[test]
+fn a_wait_at_two_places_of_which_the_same_is_known_is_that_wait() {
+    let epoll = Frame::SleepIn { nr: Sysno::epoll_wait as u32, uninterruptible: false, io: false };
+    let place = |stack| owner(Context::Blocked, &[epoll, Frame::Place { stack }]);
+    let owners = vec![owner(Context::Own, &[]), place(0), place(1), place(2)];
+    let parts = (0..5_000u64).map(|i| {
+        let slow = (i % 100 == 0).then(|| a(if i % 200 == 0 { 1 } else { 2 }, 4_000_000));
+        // Each has a short sleep somewhere else.
+        let service = [a(0, 10_000 + i % 100), a(3, 1_000)].into_iter().chain(slow);
+        [vec![a(0, 1_000)], service.collect(), vec![a(0, 1_000)]]
+    });
+    let lifetimes = lifetimes(owners, parts.collect());
+    let names = ["epoll_wait", "LockAcquireExtended", "XactLockTableWait", "update", "main", "pg_sleep"];
+    let frames =
+        names.iter().map(|name| frame(name, if *name == "epoll_wait" { "libc.so.6" } else { "postgres" }, "1"));
+    let rows = (0..3).map(|stack| SampleRow { kind: kind::SLEEP, ..sample(5, stack) }).collect();
+    let stacks = vec![vec![0, 1, 3, 4], vec![0, 2, 3, 4], vec![0, 5, 4]];
+    let samples = Samples { rows, stacks, frames: frames.collect() };
+    let cause = diagnosed(&lifetimes, &samples, &Options { leg: Leg::Total, ..options() }).causes.swap_remove(0);
+    let waits = "PostgreSQL waiting for a row or another heavyweight lock";
+    assert_eq!((cause.category, cause.name.as_str()), (Category::LockWait, waits), "{cause:?}");
+    assert_eq!(cause.functions[0].name, "update");
+}
+
 /// A pool: half of the work of a slow message is on the thread that received it, half on another one that serves nobody. There were two rows
 /// of one function.
 #[test]

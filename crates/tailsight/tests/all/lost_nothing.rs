@@ -1,7 +1,6 @@
 //! Recordings that go wrong half way: what was recorded is kept, opens, and says what happened.
 
 use std::path::Path;
-use std::process::Child;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -11,7 +10,7 @@ use tailsight_testbed::load::{Proto, Workload};
 use tailsight_testbed::process::is_running;
 use tailsight_testbed::server::{MemcachedOpts, Server};
 
-use crate::support::{Live, address, check_run, recording_process, run, shown, stderr, tailsight};
+use crate::support::{Live, address, begun, check_run, recording_process, run, shown, stderr, tailsight, wait_for};
 
 const PORT: u16 = 21300;
 
@@ -95,25 +94,6 @@ fn idle_and_all_ticks() -> (u64, u64) {
         stat.lines().next().unwrap().split_ascii_whitespace().skip(1).map(|n| n.parse().unwrap()).collect();
     // user, nice, system, idle, iowait
     (of_all[3] + of_all[4], of_all.iter().take(8).sum())
-}
-
-/// A recorder whose hooks are in place, which takes seconds on a busy machine: then it makes the run's folder.
-fn begun(args: &[&str], out: &str) -> Child {
-    let recorder = tailsight(args).spawn().unwrap();
-    wait_for(|| Path::new(out).exists().then_some(()));
-    recorder
-}
-
-/// Asks again for at most 20 s.
-fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
-    let begun = std::time::Instant::now();
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(20), "it never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

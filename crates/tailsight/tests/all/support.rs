@@ -1,8 +1,9 @@
 //! What the tests share: the built program, a live machine to themselves, and a load.
 
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -32,6 +33,27 @@ pub fn recording_process(started: u32) -> u32 {
 /// Runs it to its end.
 pub fn run(args: &[&str]) -> Output {
     tailsight(args).output().expect("the program was built for this test")
+}
+
+/// A recorder that records, which on a busy machine takes seconds: it says so. What it says is in `OUT.stderr`.
+pub fn begun(args: &[&str], out: &str) -> Child {
+    let stderr = format!("{out}.stderr");
+    let recorder = tailsight(args).stderr(File::create(&stderr).unwrap()).spawn().unwrap();
+    let says = |text: String| text.lines().any(|line| line.starts_with("recording "));
+    wait_for(|| std::fs::read_to_string(&stderr).is_ok_and(says).then_some(()));
+    recorder
+}
+
+/// Asks again for at most 20 s.
+pub fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = std::time::Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "it never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Exit code and both outputs, for messages of failing asserts.
