@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::Rule;
+use tailsight_protocol::Protocol;
 use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
@@ -132,7 +133,7 @@ pub struct Record {
     pub out: PathBuf,
     /// Keep the first bytes of each segment of the target, so that messages are requests with their classes, not segments
     #[arg(long, value_name = "PROTOCOL", value_parser = framed())]
-    pub protocol: Option<String>,
+    pub protocol: Option<Protocol>,
     /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is \
      recorded")]
@@ -266,6 +267,19 @@ pub struct Show {
     pub json: bool,
 }
 
+/// A format of `export`.
+#[cfg(feature = "export")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum ExportFormat {
+    Parquet,
+    Collapsed,
+    Pprof,
+    FirefoxProfiler,
+    Perfetto,
+    Otlp,
+    Csv,
+}
+
 /// `export`.
 #[cfg(feature = "export")]
 #[derive(Debug, Args)]
@@ -274,8 +288,8 @@ pub struct Export {
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
     /// The format
-    #[arg(long, value_parser = ["parquet", "collapsed", "pprof", "firefox-profiler", "perfetto", "otlp", "csv"], default_value = "parquet")]
-    pub format: String,
+    #[arg(long, value_enum, default_value_t = ExportFormat::Parquet)]
+    pub format: ExportFormat,
     /// The directory to write to [default: RUN]
     #[arg(short, long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -326,11 +340,14 @@ fn command_name(text: &str) -> Result<String, String> {
 }
 
 /// What can be framed. Redis is what most who speak RESP have in mind.
-fn framed() -> impl clap::builder::TypedValueParser<Value = String> {
+fn framed() -> impl clap::builder::TypedValueParser<Value = Protocol> {
     use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-    let names =
-        [PossibleValue::new("memcached"), PossibleValue::new("resp").alias("redis"), PossibleValue::new("http1")];
-    PossibleValuesParser::new(names).map(|name| if name == "redis" { "resp".into() } else { name })
+    let names = [Protocol::Memcached, Protocol::Resp, Protocol::Http1].map(|protocol| match protocol {
+        Protocol::Resp => PossibleValue::new(protocol.name()).alias("redis"),
+        _ => PossibleValue::new(protocol.name()),
+    });
+    PossibleValuesParser::new(names)
+        .try_map(|name| if name == "redis" { Ok(Protocol::Resp) } else { name.parse::<Protocol>() })
 }
 
 fn message(text: &str) -> Result<u32, String> {
@@ -407,7 +424,7 @@ mod tests {
     #[test]
     fn redis_is_resp() {
         let parsed = Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "redis"]).unwrap();
-        assert!(matches!(parsed.command, Command::Record(record) if record.protocol.as_deref() == Some("resp")));
+        assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(Protocol::Resp)));
         assert!(Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "mysql"]).is_err());
     }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
 use tailsight_diagnose::ideal::OfRun;
 use tailsight_diagnose::{Options, functions};
@@ -12,7 +13,7 @@ use tailsight_report::export::{csv, firefox, otlp, perfetto, pprof};
 use super::collector::Collector;
 use super::diagnose::not_available_or;
 use super::usage::or_usage;
-use crate::cli::Export;
+use crate::cli::{Export, ExportFormat};
 use crate::page::Diagnosed;
 use crate::pipeline::Opened;
 use crate::{Exit, pipeline, terminal};
@@ -26,56 +27,65 @@ pub fn run(args: &Export) -> anyhow::Result<Exit> {
         Ok(options) => options,
         Err(error) => return not_available_or(error),
     };
-    if args.to.is_some() && args.format != "otlp" {
-        let why = format!("--to sends spans, and --format is {}; write --format otlp", args.format);
+    if args.to.is_some() && args.format != ExportFormat::Otlp {
+        let format = args.format.to_possible_value();
+        let name = format.as_ref().map_or("another", clap::builder::PossibleValue::get_name);
+        let why = format!("--to sends spans, and --format is {name}; write --format otlp");
         return or_usage(Err(tailsight_measure::Error::Contradiction(why)));
     }
     let opened = pipeline::open(&args.run)?;
     let options = pipeline::chosen(options, Some(&args.question), &opened.latencies(), None);
     let dir = args.out.clone().unwrap_or_else(|| args.run.clone());
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    match args.format.as_str() {
-        "parquet" => parquet(&opened, &dir)?,
-        "collapsed" => collapsed(&opened, &options, &dir)?,
-        format => return diagnosed(&opened, &options, format, &dir, args.to.as_ref()),
+    let diagnosed = |written| diagnosed(&opened, &options, args.to.as_ref(), written);
+    match args.format {
+        ExportFormat::Parquet => parquet(&opened, &dir)?,
+        ExportFormat::Collapsed => collapsed(&opened, &options, &dir)?,
+        ExportFormat::Csv => {
+            return diagnosed(&|of| write(&dir.join("causes.csv"), csv::causes(of.diagnosis).as_bytes()));
+        }
+        ExportFormat::Pprof => {
+            return diagnosed(&|of| {
+                has_samples(&opened)?;
+                let meta = &opened.run.meta;
+                let length_ns = meta.end_ns.saturating_sub(meta.start_ns);
+                write(&dir.join("stacks.pb.gz"), &pprof::profile(&of.stacks(), meta.started_unix_ns, length_ns))
+            });
+        }
+        ExportFormat::FirefoxProfiler => {
+            return diagnosed(&|of| {
+                has_samples(&opened)?;
+                write(&dir.join("profile.json"), &of.with_chosen(firefox::profile))
+            });
+        }
+        ExportFormat::Otlp => {
+            return diagnosed(&|of| write(&dir.join("traces.jsonl"), of.with_focus(otlp::traces).as_bytes()));
+        }
+        ExportFormat::Perfetto => {
+            return diagnosed(&|of| {
+                let threads = threads(&opened);
+                write(&dir.join("trace.pftrace"), &of.with_chosen(|input| perfetto::trace(input, &threads)))
+            });
+        }
     }
     Ok(Exit::Done)
 }
 
-/// What needs a diagnosis.
+/// Diagnoses, and writes by `written` or sends spans to a collector.
 fn diagnosed(
     opened: &Opened,
     options: &Options,
-    format: &str,
-    dir: &Path,
     to: Option<&Collector>,
+    written: &dyn Fn(&Diagnosed) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     let (diagnosis, causes) = match pipeline::diagnose(opened, options) {
         Ok(found) => found,
         Err(error) => return not_available_or(error),
     };
     let of = Diagnosed { opened, options, diagnosis: &diagnosis, causes: &causes, against: None };
-    if let Some(to) = to {
-        send(&of, to)?;
-        return Ok(pipeline::verdict(&diagnosis));
-    }
-    let meta = &opened.run.meta;
-    match format {
-        "csv" => write(&dir.join("causes.csv"), csv::causes(&diagnosis).as_bytes())?,
-        "pprof" => {
-            has_samples(opened)?;
-            let profile = pprof::profile(&of.stacks(), meta.started_unix_ns, meta.end_ns.saturating_sub(meta.start_ns));
-            write(&dir.join("stacks.pb.gz"), &profile)?;
-        }
-        "firefox-profiler" => {
-            has_samples(opened)?;
-            write(&dir.join("profile.json"), &of.with_chosen(firefox::profile))?;
-        }
-        "otlp" => write(&dir.join("traces.jsonl"), of.with_focus(otlp::traces).as_bytes())?,
-        _ => {
-            let threads = threads(opened);
-            write(&dir.join("trace.pftrace"), &of.with_chosen(|input| perfetto::trace(input, &threads)))?;
-        }
+    match to {
+        Some(to) => send(&of, to)?,
+        None => written(&of)?,
     }
     Ok(pipeline::verdict(&diagnosis))
 }

@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use tailsight_protocol::Protocol;
 use tailsight_record::{Asked, HookChoice, Options, Payload, SampleRate, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
 
@@ -110,13 +111,13 @@ fn few(until: &Until, seen: u64) -> String {
 
 /// Enough for commands with their keys and for most heads of HTTP requests; Redis packs many replies into one segment.
 fn payload(args: &Record) -> Option<Payload> {
-    let protocol = args.protocol.clone()?;
-    let usual = match protocol.as_str() {
-        "resp" => 960,
-        "http1" => 480,
-        _ => 192,
+    let protocol = args.protocol?;
+    let usual = match protocol {
+        Protocol::Resp => 960,
+        Protocol::Http1 => 480,
+        Protocol::Memcached => 192,
     };
-    Some(Payload { bytes: args.payload.unwrap_or(usual), protocol })
+    Some(Payload { bytes: args.payload.unwrap_or(usual), protocol: protocol.name().into() })
 }
 
 /// The functions to trace.
