@@ -3,77 +3,9 @@
 
 use tailsight_stats::method::{self, CheckId, NoBounds};
 
+use crate::assumption::AssumptionId;
 use crate::question::Question;
-use crate::report::{Assumption, Checked, State, Unknown, Verdict, id_of};
-
-/// What ends a measurement besides the method's own checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Na {
-    Stalled,
-    Agent,
-    Interrupted,
-    ServerGone,
-    ClientCpu,
-    ClientStarved,
-    OpenLoop,
-    OutOfStep,
-    Client,
-}
-
-impl Na {
-    #[cfg(test)]
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Stalled,
-        Self::Agent,
-        Self::Interrupted,
-        Self::ServerGone,
-        Self::ClientCpu,
-        Self::ClientStarved,
-        Self::OpenLoop,
-        Self::OutOfStep,
-        Self::Client,
-    ];
-
-    /// As in [`Checked::id`].
-    pub(crate) fn id(self) -> &'static str {
-        match self {
-            Self::Stalled => "stalled",
-            Self::Agent => "agent",
-            Self::Interrupted => "interrupted",
-            Self::ServerGone => "server-gone",
-            Self::ClientCpu => "client-cpu",
-            Self::ClientStarved => "client-starved",
-            Self::OpenLoop => "open-loop",
-            Self::OutOfStep => "out-of-step",
-            Self::Client => "client",
-        }
-    }
-
-    /// Why what the method knew does not stand as bounds; `None`: it does, for it was measured before, or in spite of it.
-    pub(crate) fn voids(self) -> Option<&'static str> {
-        match self {
-            Self::Agent | Self::Interrupted => None,
-            Self::Stalled => {
-                Some("a server that stops answering has no latency, and what it had before is not that of the load")
-            }
-            Self::ServerGone => {
-                Some("the server was gone, and what it answered before is not its latency under the load")
-            }
-            Self::ClientCpu => Some("by how much a client without CPU was late to read its replies is not known"),
-            Self::ClientStarved => {
-                Some("by how much the client was late to read its replies is not known, and no kernel stamp says it")
-            }
-            Self::OpenLoop => Some(
-                "requests that found every connection full were held back, so that the server did not see the load \
-                 asked for",
-            ),
-            Self::OutOfStep => {
-                Some("what a server sends that is not its protocol's, or not asked for, cannot be told from replies")
-            }
-            Self::Client => Some("a part of the client failed, so that the server did not see the load asked for"),
-        }
-    }
-}
+use crate::report::{Assumption, Checked, State, Unknown, Verdict};
 
 /// ns for a sentence.
 fn time(ns: f64) -> String {
@@ -151,7 +83,7 @@ pub(crate) fn assumptions(checks: &[Checked], verdict: &Verdict, closed: bool, a
         .into_iter()
         .filter(|id| agents > 1 || !matches!(id, CheckId::AgentsDiffer | CheckId::ArrivalsSuperposed))
         .map(|check| {
-            let id = id_of(check);
+            let id = AssumptionId::Method(check);
             let made = || checks.iter().filter(|c| c.id == id);
             let (n, passed) = (made().count(), made().filter(|c| c.passed).count());
             let (state, because) = if blamed.is_some_and(|f| f.id == id) || passed < n && !check.is_allowed_for() {
@@ -178,7 +110,7 @@ const TOO_SHORT: &str = "in so short a run a drift cannot be told from a long qu
 
 /// Whether a test of drift that passed says nothing, because the run failed the test of its length.
 fn is_blind(check: CheckId, checks: &[Checked]) -> bool {
-    let length = id_of(CheckId::RunLength);
+    let length = AssumptionId::Method(CheckId::RunLength);
     matches!(check, CheckId::Drift | CheckId::TailDrift) && checks.iter().any(|c| c.id == length && !c.passed)
 }
 
@@ -199,6 +131,7 @@ fn why_not(check: CheckId, blamed: Option<&Checked>, closed: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::assumption::Na;
 
     fn check(id: &str, passed: bool) -> Checked {
         Checked {
@@ -227,7 +160,7 @@ mod tests {
     }
 
     fn state(all: &[Assumption], id: &str) -> State {
-        all.iter().find(|a| a.id == id).expect(id).state
+        all.iter().find(|a| a.id.name() == id).expect(id).state
     }
 
     /// Regression: "N/A: the latency drifts" stood beside "checked: … no drift", for a check that had passed had one that had not
@@ -239,11 +172,11 @@ mod tests {
         assert_eq!((state(&all, "arrivals"), state(&all, "load")), (State::NotHeld, State::Held));
         assert_eq!(state(&all, "drift"), State::NotHeld, "the verdict is about it");
         assert_eq!(state(&all, "warm-up"), State::NotChecked);
-        let why = all.iter().find(|a| a.id == "warm-up").unwrap().because.clone().unwrap();
+        let why = all.iter().find(|a| a.id.name() == "warm-up").unwrap().because.clone().unwrap();
         assert!(why.contains("`drift`"), "{why}");
         let own = assumptions(&[check("load", true)], &na(check("stalled", false)), false, 1);
         assert_eq!(state(&own, "stalled"), State::NotHeld);
-        let ids: std::collections::BTreeSet<&str> = own.iter().map(|a| a.id.as_str()).collect();
+        let ids: std::collections::BTreeSet<&str> = own.iter().map(|a| a.id.name()).collect();
         assert_eq!(ids.len(), own.len(), "each once");
     }
 
@@ -255,7 +188,7 @@ mod tests {
         let drifts = [check("drift", true), about(check("tail-drift", true), "p50")];
         let all = assumptions(&[&drifts[..], std::slice::from_ref(&short)].concat(), &na(short.clone()), false, 1);
         for id in ["drift", "tail-drift"] {
-            let of = all.iter().find(|a| a.id == id).unwrap();
+            let of = all.iter().find(|a| a.id.name() == id).unwrap();
             assert_eq!(of.state, State::NotChecked, "{id}");
             assert!(of.because.as_ref().unwrap().contains("cannot be told"));
         }
@@ -271,7 +204,7 @@ mod tests {
         let all = assumptions(&checks, &number, true, 2);
         assert_eq!(state(&all, "independence"), State::AllowedFor);
         assert_eq!(state(&all, "agents-differ"), State::AllowedFor);
-        let load = all.iter().find(|a| a.id == "load").unwrap();
+        let load = all.iter().find(|a| a.id.name() == "load").unwrap();
         assert_eq!(load.state, State::NotChecked);
         assert!(load.because.as_ref().unwrap().contains("closed loop"));
     }

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample, StampSource};
 use tailsight_stats::effective::dependent_interval_sorted;
-use tailsight_stats::method::{MethodOutcome, NoBounds, Step};
+use tailsight_stats::method::{CheckId, MethodOutcome, NoBounds, Step};
 use tailsight_stats::quantile::{interval_ranks, quantile, samples_to_support, sorted};
 
-use crate::account::{Na, all_unknown, assumptions, because, sentence, unknown};
+use crate::account::{all_unknown, assumptions, because, sentence, unknown};
+use crate::assumption::{AssumptionId, Na};
 use crate::batch::latency_ns;
 use crate::hint;
 use crate::load::Ending;
@@ -205,9 +206,11 @@ fn known_of(verdict: &Verdict) -> Vec<&Known> {
 fn is_usable(verdict: &Verdict) -> bool {
     match verdict {
         Verdict::Number { .. } => true,
-        Verdict::NotAvailable { failed, .. } => match failed.id.as_str() {
-            "interval-width" | "independence" => true,
-            "arrivals" | "arrivals-superposed" | "arrival-independence" => false,
+        Verdict::NotAvailable { failed, .. } => match failed.id {
+            AssumptionId::Method(CheckId::IntervalWidth | CheckId::Independence) => true,
+            AssumptionId::Method(CheckId::Arrivals | CheckId::ArrivalsSuperposed | CheckId::ArrivalIndependence) => {
+                false
+            }
             _ => !known_of(verdict).is_empty(),
         },
     }
@@ -232,7 +235,7 @@ fn refused(
     hint: impl Into<String>,
 ) -> Verdict {
     let failed = Checked {
-        id: na.id().into(),
+        id: AssumptionId::Account(na),
         test: test.into(),
         subject: None,
         passed: false,
@@ -313,16 +316,20 @@ fn halted(context: &Context<'_>, halt: Option<&Halt>) -> Option<Verdict> {
 /// Whether the client's accounts say more than the method's verdict: anything does beside a number; beside an N/A, that there was
 /// no server or no client any more, or no CPU for what the load was short of, unless bounds are known all the same.
 fn overrides(invalidated: &Verdict, verdict: &Verdict) -> bool {
-    let id = |v: &Verdict| match v {
-        Verdict::Number { .. } => String::new(),
-        Verdict::NotAvailable { failed, .. } => failed.id.clone(),
+    let account = match invalidated {
+        Verdict::NotAvailable { failed: Checked { id: AssumptionId::Account(na), .. }, .. } => Some(*na),
+        _ => None,
     };
-    let bounded = matches!(verdict, Verdict::NotAvailable { bounds, .. } if !bounds.is_empty());
-    match (id(invalidated).as_str(), id(verdict).as_str()) {
+    match (account, verdict) {
         // What is known in spite of the client is known.
-        ("client-cpu", _) if bounded => false,
-        (_, "") | ("server-gone" | "out-of-step" | "client", _) => true,
-        ("client-cpu", short) => ["load", "client-lateness", "arrivals", "arrival-independence"].contains(&short),
+        (Some(Na::ClientCpu), Verdict::NotAvailable { bounds, .. }) if !bounds.is_empty() => false,
+        (_, Verdict::Number { .. }) | (Some(Na::ServerGone | Na::OutOfStep | Na::Client), _) => true,
+        (Some(Na::ClientCpu), Verdict::NotAvailable { failed, .. }) => matches!(
+            failed.id,
+            AssumptionId::Method(
+                CheckId::Load | CheckId::ClientLateness | CheckId::Arrivals | CheckId::ArrivalIndependence
+            )
+        ),
         _ => false,
     }
 }

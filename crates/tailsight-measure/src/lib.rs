@@ -8,6 +8,7 @@
 mod account;
 mod address;
 pub mod against;
+pub mod assumption;
 mod batch;
 pub mod capacity;
 mod conclude;

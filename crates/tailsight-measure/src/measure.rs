@@ -413,7 +413,7 @@ fn words(check: &Check) -> String {
     use tailsight_stats::method::CheckId;
     match check.id {
         CheckId::IntervalWidth => format!("interval{about} narrow enough:"),
-        id => format!("{}{about}:", crate::report::id_of(id).replace('-', " ")),
+        id => format!("{}{about}:", id.name().replace('-', " ")),
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_load::{Complaint, Counts, Plan};
 use tailsight_stats::method;
 
+use crate::assumption::AssumptionId;
 use crate::objective::Objective;
 use crate::question::Latency;
 
@@ -194,7 +195,7 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Assumption {
     /// As in [`Checked::id`].
-    pub id: String,
+    pub id: AssumptionId,
     /// Whether it held.
     pub state: State,
     /// Checks made of it.
@@ -259,9 +260,8 @@ impl From<&method::PercentileResult> for Known {
 /// A check with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
-    /// Which assumption: `load`, `arrivals`, `drift`, `agents-differ`, …; besides the method's own also `interrupted`, `server-gone`, `stalled`,
-    /// `client-cpu`, `client-starved`, `open-loop`, `client`, `agent`.
-    pub id: String,
+    /// Which assumption.
+    pub id: AssumptionId,
     /// The test.
     pub test: String,
     /// The agent or percentile it is about.
@@ -284,7 +284,7 @@ impl From<&method::Check> for Checked {
     fn from(check: &method::Check) -> Self {
         let finite = |x: f64| x.is_finite().then_some(x);
         Self {
-            id: id_of(check.id),
+            id: AssumptionId::Method(check.id),
             test: check.test.clone(),
             subject: check.subject.clone(),
             passed: check.passed,
@@ -295,18 +295,6 @@ impl From<&method::Check> for Checked {
             n: check.n as u64,
         }
     }
-}
-
-/// A check's id as the method's JSON spells it.
-pub(crate) fn id_of(id: method::CheckId) -> String {
-    let mut text = String::new();
-    for (i, c) in format!("{id:?}").chars().enumerate() {
-        if c.is_ascii_uppercase() && i > 0 {
-            text.push('-');
-        }
-        text.push(c.to_ascii_lowercase());
-    }
-    text
 }
 
 /// A latency over the samples that bear the result.
@@ -471,16 +459,4 @@ pub struct Kept {
     pub p99: Option<f64>,
     /// The slowest.
     pub max: Option<f64>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn check_ids_are_spelled_as_in_the_method() {
-        for id in [method::CheckId::ArrivalsSuperposed, method::CheckId::Load, method::CheckId::WarmUp] {
-            assert_eq!(serde_json::to_value(id).unwrap(), id_of(id));
-        }
-    }
 }

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_load::Rate;
+use tailsight_stats::method::CheckId;
 
 use crate::Error;
+use crate::assumption::{AssumptionId, Na};
 use crate::load::Load;
 use crate::measure::{Event, Measurement, measure};
 use crate::question::Question;
@@ -55,16 +57,15 @@ pub enum Fate {
 #[must_use]
 pub fn fate(report: &Report) -> Fate {
     let Verdict::NotAvailable { failed, .. } = &report.verdict else { return Fate::Number };
-    match failed.id.as_str() {
-        "load" | "errors" | "open-loop" | "stalled" | "server-gone" | "unit-root" | "drift" | "tail-drift"
-        | "run-length" => Fate::Server,
-        "client-cpu"
-        | "client-starved"
-        | "client-lateness"
-        | "client"
-        | "arrivals"
-        | "arrivals-superposed"
-        | "arrival-independence" => Fate::Client,
+    use CheckId::{
+        ArrivalIndependence, Arrivals, ArrivalsSuperposed, ClientLateness, Drift, Errors, Load, RunLength, TailDrift,
+        UnitRoot,
+    };
+    match failed.id {
+        AssumptionId::Method(Load | Errors | UnitRoot | Drift | TailDrift | RunLength)
+        | AssumptionId::Account(Na::OpenLoop | Na::Stalled | Na::ServerGone) => Fate::Server,
+        AssumptionId::Method(ClientLateness | Arrivals | ArrivalsSuperposed | ArrivalIndependence)
+        | AssumptionId::Account(Na::ClientCpu | Na::ClientStarved | Na::Client) => Fate::Client,
         _ => Fate::Unclear,
     }
 }

@@ -1,5 +1,8 @@
 // Generated from the types of tailsight-report (src/page_types.rs): `UPDATE_TYPES=1 cargo test -p tailsight-report`. Do not edit.
 
+/** What ends a measurement besides the method's own checks. */
+export type Account = "stalled" | "agent" | "interrupted" | "server-gone" | "client-cpu" | "client-starved" | "open-loop" | "out-of-step" | "client";
+
 /** Rates while measuring. */
 export type Achieved = {
   /** Answered. */
@@ -80,12 +83,15 @@ export type Assumption = {
   /** Checks made of it. */
   checks: number;
   /** As in [`Checked::id`]. */
-  id: string;
+  id: AssumptionId;
   /** Of these, passed. */
   passed: number;
   /** Whether it held. */
   state: State;
 };
+
+/** Which assumption a check is of, or which account of the client and the server ended the measurement. */
+export type AssumptionId = CheckId | Account;
 
 /** Where the requests of a [burst](Plan::burst) go. */
 export type BurstOver = "connection" | "connections";
@@ -100,10 +106,13 @@ export type ByAgent = {
   percentiles: Record<string, Estimate | null>;
 };
 
+/** Which assumption was checked. */
+export type CheckId = "load" | "errors" | "client-lateness" | "arrivals" | "arrivals-superposed" | "arrival-independence" | "warm-up" | "unit-root" | "drift" | "tail-drift" | "run-length" | "independence" | "interval-width" | "agents-differ";
+
 /** A check with its evidence. */
 export type Checked = {
-  /** Which assumption: `load`, `arrivals`, `drift`, `agents-differ`, …; besides the method's own also `interrupted`, `server-gone`, `stalled`, `client-cpu`, `client-starved`, `open-loop`, `client`, `agent`. */
-  id: string;
+  /** Which assumption. */
+  id: AssumptionId;
   /** Values behind it. */
   n: number;
   /** The p-value. */

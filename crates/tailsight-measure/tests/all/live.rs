@@ -79,7 +79,7 @@ fn an_interrupted_measurement_keeps_its_samples_and_is_no_result() {
     })
     .unwrap();
     let Verdict::NotAvailable { failed, reason, .. } = &m.report.verdict else { panic!("{:?}", m.report.verdict) };
-    assert_eq!(failed.id, "interrupted");
+    assert_eq!(failed.id.name(), "interrupted");
     assert!(reason.contains("interrupted"), "{reason}");
     assert!(m.rows.len() > 50 && m.report.kept.max.is_some());
     assert_eq!(m.report.response_ns.n, 0, "nothing is claimed of them");

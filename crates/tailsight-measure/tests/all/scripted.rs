@@ -201,7 +201,7 @@ fn the_number_is_that_of_the_queue() {
     let Verdict::Number { percentiles } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
     let truth = 0.5e6 * 2f64.ln();
     assert!((percentiles[0].value_ns / truth - 1.0).abs() < 0.1, "{} beside {truth}", percentiles[0].value_ns);
-    assert!(m.report.checks.iter().all(|c| c.passed || c.id == "independence"), "{:#?}", m.report.checks);
+    assert!(m.report.checks.iter().all(|c| c.passed || c.id.name() == "independence"), "{:#?}", m.report.checks);
     assert!((m.report.rate.sent / 2_000.0 - 1.0).abs() < 0.05, "{:?}", m.report.rate);
     assert!(m.report.service_ns.percentiles["p50"].is_some_and(|e| e.lower < e.value && e.value < e.upper));
 }
@@ -230,7 +230,7 @@ fn an_overloaded_server_has_no_latency() {
     let m = measure(&mut Scripted::new(4_000.0, 3_000.0), &question(4_000.0), &AtomicBool::new(false), &mut |_| {})
         .unwrap();
     let Verdict::NotAvailable { failed, .. } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
-    assert_eq!(failed.id, "load", "{failed:?}");
+    assert_eq!(failed.id.name(), "load", "{failed:?}");
     agrees_with_itself(&m.report, &question(4_000.0));
     assert_eq!(m.report.response_ns.n, 0);
     assert!(m.report.response_ns.percentiles.values().all(Option::is_none));
@@ -242,7 +242,7 @@ fn an_agent_that_dies_leaves_its_samples_and_an_na() {
     load.dies_after = Some(8_000);
     let m = measure(&mut load, &question(2_000.0), &AtomicBool::new(false), &mut |_| {}).unwrap();
     let Verdict::NotAvailable { failed, reason, .. } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
-    assert_eq!(failed.id, "agent");
+    assert_eq!(failed.id.name(), "agent");
     assert!(reason.contains("connection lost"), "{reason}");
     assert!(m.rows.len() > 100 && m.report.kept.n == m.rows.len(), "{} samples are kept", m.rows.len());
     agrees_with_itself(&m.report, &question(2_000.0));
@@ -251,14 +251,14 @@ fn an_agent_that_dies_leaves_its_samples_and_an_na() {
 /// No sentence of a report contradicts another: an assumption that is listed as held has no failed check and is not what the verdict
 /// is about, and every percentile that was asked is known, bounded, or missing with a reason.
 fn agrees_with_itself(report: &Report, question: &Question) {
-    let held: Vec<&str> = report.assumptions.iter().filter(|a| a.state == State::Held).map(|a| a.id.as_str()).collect();
+    let held: Vec<&str> = report.assumptions.iter().filter(|a| a.state == State::Held).map(|a| a.id.name()).collect();
     for check in report.checks.iter().filter(|c| !c.passed) {
-        assert!(!held.contains(&check.id.as_str()), "{held:?} beside {check:?}");
+        assert!(!held.contains(&check.id.name()), "{held:?} beside {check:?}");
     }
     let Verdict::NotAvailable { failed, passed, bounds, missing, no_bounds_because, hint, .. } = &report.verdict else {
         return;
     };
-    assert!(!held.contains(&failed.id.as_str()), "{held:?} beside {failed:?}");
+    assert!(!held.contains(&failed.id.name()), "{held:?} beside {failed:?}");
     assert!(report.assumptions.iter().any(|a| a.id == failed.id && a.state == State::NotHeld), "{failed:?}");
     for target in &question.targets {
         let asked = target.to_string();
@@ -320,7 +320,7 @@ fn what_was_known_before_an_interruption_stays() {
     agrees_with_itself(&m.report, &q);
     let Verdict::NotAvailable { failed, bounds, .. } = &m.report.verdict else { panic!("{:#?}", m.report.verdict) };
     let truth = 0.5e6 * 2f64.ln();
-    assert_eq!((failed.id.as_str(), bounds.len()), ("interrupted", 1), "{:#?}", m.report.verdict);
+    assert_eq!((failed.id.name(), bounds.len()), ("interrupted", 1), "{:#?}", m.report.verdict);
     assert!(bounds[0].lower_ns < 1.1 * truth && 0.9 * truth < bounds[0].upper_ns, "{bounds:?}");
 }
 

@@ -4,11 +4,12 @@
 //! response and service time and the client's lateness, then what was checked.
 
 use tailsight_load::Complaint;
+use tailsight_measure::assumption::AssumptionId;
 use tailsight_measure::report::{Checked, Estimate, Known, Remark, Report, State, Summary, Verdict};
 use tailsight_measure::slo::Highest;
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Latency, report::Against};
-use tailsight_stats::method::IntervalMethod;
+use tailsight_stats::method::{CheckId, IntervalMethod};
 use tailsight_units::Untrusted;
 
 use crate::terminal::Style;
@@ -76,8 +77,11 @@ fn assumptions(out: &mut Text, report: &Report) {
         let blamed = |failed: &Checked| failed == c || is_beside(c, failed);
         matches!(&report.verdict, Verdict::NotAvailable { failed, .. } if blamed(failed))
     };
-    for check in report.checks.iter().filter(|c| !c.passed && !named(c) && c.id != "independence") {
-        let name = if check.id == "agents-differ" { "note: agents-differ" } else { "not held" };
+    for check in
+        report.checks.iter().filter(|c| !c.passed && !named(c) && c.id != AssumptionId::Method(CheckId::Independence))
+    {
+        let name =
+            if check.id == AssumptionId::Method(CheckId::AgentsDiffer) { "note: agents-differ" } else { "not held" };
         out.wrapped(&format!("{name}: {}", evidence(check)), WARN);
     }
     let mut whys: Vec<&str> = Vec::new();
@@ -88,7 +92,7 @@ fn assumptions(out: &mut Text, report: &Report) {
     }
     for why in whys {
         let of = ids(State::NotChecked).filter(|a| a.because.as_deref() == Some(why));
-        let names: Vec<String> = of.map(|a| a.id.replace('-', " ")).collect();
+        let names: Vec<String> = of.map(|a| a.id.name().replace('-', " ")).collect();
         out.wrapped(&format!("not checked, because {why}: {}", names.join(", ")), DIM);
     }
 }
@@ -163,7 +167,7 @@ fn known(out: &mut Text, r: &Report, indent: &str) {
     let Verdict::NotAvailable { failed, passed, bounds, missing, no_bounds_because, .. } = &r.verdict else { return };
     let latency = latency_name(r.latency);
     // Wrong arrivals stay wrong however wide an interval is asked for.
-    let by_width = matches!(failed.id.as_str(), "interval-width" | "client-lateness");
+    let by_width = matches!(failed.id, AssumptionId::Method(CheckId::IntervalWidth | CheckId::ClientLateness));
     for p in passed {
         out.wrapped(&format!("{indent}what passed: {}", number(p, latency)), BOLD);
         if let Some(how) = how(p) {
@@ -307,24 +311,26 @@ pub fn evidence(c: &Checked) -> String {
     format!("{test}{about}{statistic}{p}{threshold}, n {}", count(c.n))
 }
 
-fn held_words(id: &str) -> String {
-    match id {
-        "load" => "load kept".into(),
-        "errors" => "error rate low enough".into(),
-        "client-lateness" => "client lateness below the width asked for".into(),
-        "arrivals" => "arrivals as specified".into(),
-        "arrivals-superposed" => "arrivals of all agents combined as specified".into(),
-        "arrival-independence" => "gaps independent".into(),
-        "warm-up" => "warm-up over".into(),
-        "unit-root" => "no random walk".into(),
-        "drift" => "no drift of the median".into(),
-        "tail-drift" => "no drift of the tail".into(),
-        "run-length" => "long enough".into(),
-        "agents-differ" => "agents agree".into(),
-        "independence" => "samples independent".into(),
-        "interval-width" => "interval narrow enough".into(),
-        other => other.replace('-', " "),
+fn held_words(id: &AssumptionId) -> String {
+    let AssumptionId::Method(check) = id else { return id.name().replace('-', " ") };
+    match check {
+        CheckId::Load => "load kept",
+        CheckId::Errors => "error rate low enough",
+        CheckId::ClientLateness => "client lateness below the width asked for",
+        CheckId::Arrivals => "arrivals as specified",
+        CheckId::ArrivalsSuperposed => "arrivals of all agents combined as specified",
+        CheckId::ArrivalIndependence => "gaps independent",
+        CheckId::WarmUp => "warm-up over",
+        CheckId::UnitRoot => "no random walk",
+        CheckId::Drift => "no drift of the median",
+        CheckId::TailDrift => "no drift of the tail",
+        CheckId::RunLength => "long enough",
+        CheckId::AgentsDiffer => "agents agree",
+        CheckId::Independence => "samples independent",
+        CheckId::IntervalWidth => "interval narrow enough",
+        _ => return id.name().replace('-', " "),
     }
+    .into()
 }
 
 fn unique(words: impl Iterator<Item = String>) -> String {

@@ -62,6 +62,26 @@ impl CheckId {
         Self::IntervalWidth,
     ];
 
+    /// Its id, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "load",
+            Self::Errors => "errors",
+            Self::ClientLateness => "client-lateness",
+            Self::Arrivals => "arrivals",
+            Self::ArrivalsSuperposed => "arrivals-superposed",
+            Self::ArrivalIndependence => "arrival-independence",
+            Self::WarmUp => "warm-up",
+            Self::UnitRoot => "unit-root",
+            Self::Drift => "drift",
+            Self::TailDrift => "tail-drift",
+            Self::RunLength => "run-length",
+            Self::Independence => "independence",
+            Self::IntervalWidth => "interval-width",
+            Self::AgentsDiffer => "agents-differ",
+        }
+    }
+
     /// Whether a number may stand although this failed: it is in the interval already, or noted beside it.
     pub fn is_allowed_for(self) -> bool {
         matches!(self, Self::Independence | Self::AgentsDiffer)
