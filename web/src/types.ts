@@ -427,7 +427,7 @@ export type Diagnosis = {
   ideal?: OfDiagnosis | null;
   /** The ideal server's percentiles on the same arrivals, keyed as `latency_ns`. Null where no queue fits, and for other legs than the total. */
   ideal_ns: Record<string, number> | null;
-  /** Latency percentiles of the leg over all complete messages, keyed `mean`, `p50`, `p90`, `p99`, `p99.9`, `max`; a percentile that the sample cannot support (fewer than 1/(1-p) messages) is absent. */
+  /** Latency percentiles of the leg over all complete messages, keyed `mean`, `p50`, `p90`, `p99`, `p99.9`, `max`; a percentile that the messages are too few for is absent: 6 for p50, 36 for p90, 368 for p99, 3,688 for p99.9. */
   latency_ns: Record<string, number>;
   /** The leg under study. */
   leg: Leg;

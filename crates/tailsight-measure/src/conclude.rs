@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample, StampSource};
 use tailsight_stats::effective::dependent_interval_sorted;
 use tailsight_stats::method::{CheckId, MethodOutcome, NoBounds, Step};
-use tailsight_stats::quantile::{interval_ranks, quantile, samples_to_support, sorted};
+use tailsight_stats::quantile::{interval_ranks, needed, quantile, sorted};
 
 use crate::account::{all_unknown, assumptions, because, sentence, unknown};
 use crate::assumption::{AssumptionId, Na};
@@ -187,7 +187,7 @@ const NO_RESULT: &str = "the samples bear no result";
 
 /// Why so many samples have no interval of a percentile.
 fn unsupported(n: usize, q: f64) -> NoBounds {
-    match samples_to_support(q, LEVEL) {
+    match needed(q) {
         needed if n < needed => NoBounds::TooFew { n, needed },
         _ => NoBounds::TooShort { parts: 0, lowest_ns: 0.0, highest_ns: 0.0 },
     }

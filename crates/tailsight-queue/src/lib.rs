@@ -24,7 +24,8 @@ pub use model::{ArrivalKind, Model, Synthetic};
 pub use series::{scaled, utilisation};
 pub use service::{ServiceDraw, ServiceTimes};
 pub use simulate::{Latencies, Request, Server, simulate};
-pub use summary::{Ccdf, Percentile, Sorted, needed};
+pub use summary::{Ccdf, Percentile, Sorted};
+pub use tailsight_stats::quantile::needed;
 
 /// The generator of everything that is drawn here: its sequence is fixed by its name, so a seed is for ever.
 pub type Rng = rand::rngs::Xoshiro256PlusPlus;

@@ -1,6 +1,6 @@
 //! Percentiles of many latencies. In: latencies, ns. Out: order statistics, or why there is none; the tail as a curve.
 
-use tailsight_stats::quantile::{rank, samples_to_support};
+use tailsight_stats::quantile::{needed, rank};
 
 /// A percentile, or how many values it would have needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,13 +25,6 @@ impl Percentile {
             Self::TooFew { .. } => None,
         }
     }
-}
-
-/// How many values the percentile `q`, above 0 and below 1, needs: with fewer, an interval at 95 % has no upper end among
-/// them.
-#[must_use]
-pub fn needed(q: f64) -> usize {
-    samples_to_support(q, 0.95)
 }
 
 /// Latencies in rising order.

@@ -100,6 +100,13 @@ pub fn samples_to_support(q: f64, level: f64) -> usize {
     high
 }
 
+/// How many values the percentile `q`, above 0 and below 1, needs to be reported, in every command: with fewer, an interval at 95 % has no
+/// upper end among them.
+#[must_use]
+pub fn needed(q: f64) -> usize {
+    samples_to_support(q, 0.95)
+}
+
 /// Samples needed for an interval `wanted` wide, projected from `n` samples whose interval is `width` wide: widths shrink
 /// with the root of the number. At least `n`.
 pub fn samples_for_width(n: usize, width: f64, wanted: f64) -> usize {

@@ -4,11 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use tailsight_stats::quantile::needed;
 
 use crate::{Error, MIN_COMPLETE, MIN_MESSAGES};
 
 /// The percentiles of the contract, in thousandths.
 const PERCENTILES: [(&str, u64); 4] = [("p50", 500), ("p90", 900), ("p99", 990), ("p99.9", 999)];
+
+/// Messages that each of them needs.
+static NEEDED: LazyLock<[usize; 4]> = LazyLock::new(|| PERCENTILES.map(|(_, p)| needed(p as f64 / 1000.0)));
 
 /// Reads a slice such as `p99..p100`, `p99.9..p100` or `99..100`; gives quantiles from 0 to 1.
 ///
@@ -119,8 +125,8 @@ pub fn enough(n: usize, slice: (f64, f64), name: &'static str) -> Result<Range<u
     })
 }
 
-/// Mean, percentiles by nearest rank, and maximum of latencies, which are put in another order; a percentile p is absent below
-/// 1/(1-p) samples.
+/// Mean, percentiles by nearest rank, and maximum of latencies, which are put in another order; a percentile is absent below
+/// [`needed`] samples.
 pub fn percentiles(latencies: &mut [u64]) -> BTreeMap<String, u64> {
     let mut out = BTreeMap::new();
     let n = latencies.len() as u64;
@@ -129,8 +135,8 @@ pub fn percentiles(latencies: &mut [u64]) -> BTreeMap<String, u64> {
     out.insert("mean".into(), mean(sum, n));
     // Ranks are selected, each among what the one before left above it: a fraction of the work of sorting.
     let mut below = 0;
-    for (name, p) in PERCENTILES {
-        if n * (1000 - p) >= 1000 {
+    for (at, (name, p)) in PERCENTILES.into_iter().enumerate() {
+        if n as usize >= NEEDED[at] {
             let rank = (n * p).div_ceil(1000).max(1) as usize - 1;
             let (_, &mut value, _) = latencies[below..].select_nth_unstable(rank - below);
             out.insert(name.into(), value);
@@ -196,12 +202,16 @@ mod tests {
     fn percentiles_are_nearest_rank_and_absent_when_unsupported() {
         // In an order that is none.
         let mixed = |n: u64| (1..=n).map(|i| 1 + i * 37 % n).collect::<Vec<u64>>();
-        let p = percentiles(&mut mixed(100));
-        assert_eq!((p["p50"], p["p90"], p["p99"], p["max"], p["mean"]), (50, 90, 99, 100, 51));
+        let p = percentiles(&mut mixed(400));
+        assert_eq!((p["p50"], p["p90"], p["p99"], p["max"], p["mean"]), (200, 360, 396, 400, 201));
         assert!(!p.contains_key("p99.9"));
-        assert!(!percentiles(&mut mixed(100)[..99]).contains_key("p99"));
-        let p = percentiles(&mut mixed(1000));
-        assert_eq!((p["p50"], p["p90"], p["p99"], p["p99.9"], p["max"]), (500, 900, 990, 999, 1000));
+        // The numbers that `ideal` and `load` refuse by (tailsight-stats has a test of them).
+        for (name, needed) in [("p50", 6), ("p99", 368), ("p99.9", 3_688)] {
+            assert!(percentiles(&mut mixed(needed)).contains_key(name), "{name}");
+            assert!(!percentiles(&mut mixed(needed)[1..]).contains_key(name), "{name}");
+        }
+        let p = percentiles(&mut mixed(4000));
+        assert_eq!((p["p50"], p["p90"], p["p99"], p["p99.9"], p["max"]), (2000, 3600, 3960, 3996, 4000));
         assert!(percentiles(&mut []).is_empty());
     }
 

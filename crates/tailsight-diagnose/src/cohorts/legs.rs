@@ -109,16 +109,16 @@ mod tests {
 
     #[test]
     fn every_leg_has_its_percentiles() {
-        let messages: Vec<Message> = (0..200).map(|i| message(i, i < 150)).collect();
+        let messages: Vec<Message> = (0..800).map(|i| message(i, i < 400)).collect();
         let legs = Latencies::of(&messages).percentiles();
         let of = |leg: &str, key: &str| legs[leg].latency_ns.get(key).copied();
         assert_eq!(legs.len(), 4);
-        assert_eq!((legs["receive"].messages, of("receive", "p50")), (200, Some(100)));
-        assert_eq!((legs["service"].messages, of("service", "p99")), (150, Some(1_000)));
+        assert_eq!((legs["receive"].messages, of("receive", "p50")), (800, Some(100)));
+        assert_eq!((legs["service"].messages, of("service", "p99")), (400, Some(1_000)));
         assert_eq!((of("transmit", "max"), of("total", "p50")), (Some(10), Some(1_110)));
-        assert_eq!(of("total", "p99.9"), None, "150 messages have no p99.9");
+        assert_eq!(of("total", "p99.9"), None, "400 messages have no p99.9");
         let json = serde_json::to_value(&legs["total"]).expect("JSON");
-        assert_eq!((json["messages"].as_u64(), json["p50"].as_u64()), (Some(150), Some(1_110)), "{json}");
+        assert_eq!((json["messages"].as_u64(), json["p50"].as_u64()), (Some(400), Some(1_110)), "{json}");
         let back: LegLatency = serde_json::from_value(json).expect("what was written");
         assert_eq!(&back, &legs["total"]);
     }

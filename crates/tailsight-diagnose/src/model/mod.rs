@@ -30,7 +30,7 @@ pub struct Diagnosis {
     /// Messages of the run.
     pub messages: MessageCounts,
     /// Latency percentiles of the leg over all complete messages, keyed `mean`, `p50`, `p90`, `p99`, `p99.9`, `max`;
-    /// a percentile that the sample cannot support (fewer than 1/(1-p) messages) is absent.
+    /// a percentile that the messages are too few for is absent: 6 for p50, 36 for p90, 368 for p99, 3,688 for p99.9.
     pub latency_ns: BTreeMap<String, u64>,
     /// The latency of every leg by its name, whichever is under study. Absent in diagnoses of older versions.
     #[serde(default)]

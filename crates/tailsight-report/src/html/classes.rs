@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tailsight_stats::quantile::needed;
 
 use super::{Input, messages};
 use crate::units;
@@ -71,7 +72,7 @@ fn class(name: String, mut latencies: Vec<u64>, focus: u64) -> Class {
     latencies.sort_unstable();
     let n = latencies.len();
     let at = |q: usize| latencies[(n * q).div_ceil(100).max(1) - 1];
-    Class { name, messages: n as u64, p50_ns: at(50), p99_ns: (n >= 100).then(|| at(99)), focus }
+    Class { name, messages: n as u64, p50_ns: at(50), p99_ns: (n >= needed(0.99)).then(|| at(99)), focus }
 }
 
 /// How messages were paired with their replies, in one sentence.
@@ -101,8 +102,9 @@ mod tests {
     fn a_class_has_the_percentiles_that_it_can_support() {
         let few = class("get".into(), vec![30, 10, 20], 1);
         assert_eq!((few.messages, few.p50_ns, few.p99_ns, few.focus), (3, 20, None, 1));
-        let many = class("get".into(), (1..=100).rev().collect(), 0);
-        assert_eq!((many.p50_ns, many.p99_ns), (50, Some(99)));
+        assert_eq!(class("get".into(), (1..=367).collect(), 0).p99_ns, None);
+        let many = class("get".into(), (1..=400).rev().collect(), 0);
+        assert_eq!((many.p50_ns, many.p99_ns), (200, Some(396)));
     }
 
     #[test]
