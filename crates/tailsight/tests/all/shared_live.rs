@@ -156,7 +156,9 @@ fn replies_on_a_connection_that_requests_share_are_not_paired_by_order() {
         return tailsight_testing::skip_as(test, "this kernel does not show the begin of segments (6.12)");
     }
     let segments = d["multiplexed"]["http2"].as_u64().unwrap_or(0);
-    assert!(segments > 100 && segments == d["messages"]["total"].as_u64().unwrap(), "{}", d["messages"]);
+    // One that waits to be received when the recording ends may be in the total alone.
+    let [complete, total] = ["complete", "total"].map(|key| d["messages"][key].as_u64().unwrap());
+    assert!(segments > 100 && (complete..=total).contains(&segments), "{} {}", d["messages"], d["multiplexed"]);
     assert_eq!(d["leg"], "receive");
     for leg in ["service", "transmit", "total"] {
         assert_eq!(d["legs"][leg]["messages"], 0, "{}", d["legs"]);
