@@ -365,7 +365,7 @@ impl<'a> Analysis<'a> {
                 }
             }
             let paths = paths(self.lifetimes, &self.profile, &self.rows, i);
-            cause.explanation = advisor.explanation(&cause, &paths, before_receive(&self.profile, &self.rows, i));
+            cause.say(advisor.clauses(&cause, &paths, before_receive(&self.profile, &self.rows, i)));
             cause.paths = paths.into_iter().map(|path| (path.name, path.deviation_ns)).collect();
             if self.is_cause(i) {
                 cause.before = self.before(i, &cause);

@@ -141,6 +141,38 @@ impl Complaint {
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_reason(f)?;
+        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    }
+}
+
+impl Complaint {
+    /// What it is, without what to do.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        struct Reason<'a>(&'a Complaint);
+        impl fmt::Display for Reason<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.write_reason(f)
+            }
+        }
+        Reason(self).to_string()
+    }
+
+    /// What to do, where one advice fits all who meet it.
+    #[must_use]
+    pub const fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::OutOfCpu { .. } => Some("add threads or hosts"),
+            Self::Starved { .. } => Some("keep other work off its core"),
+            Self::Blocked { .. } => Some("add connections, or lower the rate if the server cannot keep up"),
+            Self::NicClockStepped { .. } => Some("wait until the clock is steady, or do not set it during a load"),
+            Self::SamplesLost { .. } => Some("allow more, or sample less"),
+            _ => None,
+        }
+    }
+
+    fn write_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Late { p99_ns, limit_ns, max_ns, requests } => write!(
                 f,
@@ -152,15 +184,14 @@ impl fmt::Display for Complaint {
             ),
             Self::OutOfCpu { thread, share, limit } => write!(
                 f,
-                "the client had too little CPU: thread {thread} used {:.1} % of its core (limit {:.1} %); add threads \
-                 or hosts",
+                "the client had too little CPU: thread {thread} used {:.1} % of its core (limit {:.1} %)",
                 share * 100.0,
                 limit * 100.0
             ),
             Self::Starved { thread, waited_ns, share, limit, preempted } => write!(
                 f,
                 "the client did not get CPU time: thread {thread} waited {} for a core ({:.1} % of the time, \
-                 limit {:.1} %) and was preempted {preempted} times; keep other work off its core",
+                 limit {:.1} %) and was preempted {preempted} times",
                 duration(*waited_ns),
                 share * 100.0,
                 limit * 100.0
@@ -168,7 +199,7 @@ impl fmt::Display for Complaint {
             Self::Blocked { requests, share, limit, longest_ns } => write!(
                 f,
                 "not an open loop: {} requests ({:.2} %, limit {:.2} %) found every connection at its limit, the \
-                 longest waited {}; add connections, or lower the rate if the server cannot keep up",
+                 longest waited {}",
                 count(*requests),
                 share * 100.0,
                 limit * 100.0,
@@ -217,11 +248,11 @@ impl fmt::Display for Complaint {
                 "the NIC's clock was set {steps} times during the load (by up to {}); {refused_stamps} of its \
                  time stamps \
                  were impossible and were replaced by the kernel's; others of the 100 ms before may be wrong by as \
-                 much; wait until the clock is steady, or do not set it during a load",
+                 much",
                 duration(*largest_ns)
             ),
             Self::SamplesLost { lost, kept } => {
-                write!(f, "{lost} samples were dropped, only {kept} fit; allow more, or sample less")
+                write!(f, "{lost} samples were dropped, only {kept} fit")
             }
         }
     }

@@ -300,12 +300,11 @@ fn halted(context: &Context<'_>, halt: Option<&Halt>) -> Option<Verdict> {
                 "let it run to its end; the samples so far are kept",
             )),
         },
-        Halt::OutOfTime | Halt::Ended => {
+        Halt::Ended => None,
+        Halt::OutOfTime => {
             let mut changed = verdict.clone();
-            let Verdict::NotAvailable { reason, hint, .. } = &mut changed else { return None };
-            if *halt? == Halt::Ended {
-                *reason = reason.replacen("the time limit was reached", "the load ended (the schedule was over)", 1);
-            } else if !hint.contains("--max-time") {
+            let Verdict::NotAvailable { hint, .. } = &mut changed else { return None };
+            if !hint.contains("--max-time") {
                 *hint = format!("raise --max-time, or: {hint}");
             }
             Some(changed)
@@ -340,8 +339,7 @@ fn overrides(invalidated: &Verdict, verdict: &Verdict) -> bool {
 fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest: f64) -> Option<Verdict> {
     let (n, plan) = (context.counts.sent, &context.question.plan);
     endings.iter().flat_map(|e| &e.complaints).find_map(|complaint| {
-        let text = complaint.to_string();
-        let (reason, advice) = text.split_once("; ").unwrap_or((&text, ""));
+        let reason = complaint.reason();
         let shares_cores = context.machine.shares_cores(plan.threads as usize);
         let (na, test, statistic, threshold) = match complaint {
             Complaint::ServerGone { garbage, .. } => {
@@ -351,7 +349,7 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
                     "did the server exit, or refuse this many connections?"
                 };
                 let evidence = ("usable connections", Some(0.0), Some(1.0), n);
-                return Some(refused(Na::ServerGone, context.question, None, evidence, text.clone(), hint));
+                return Some(refused(Na::ServerGone, context.question, None, evidence, reason, hint));
             }
             Complaint::GivenUp { times, unasked, .. } if complaint.spoils() => {
                 let evidence = match *unasked {
@@ -364,7 +362,7 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
                 };
                 let evidence = (evidence.0, Some(evidence.1), Some(evidence.2), n);
                 let hint = "does the server speak this protocol, and does no other program write to its connections?";
-                return Some(refused(Na::OutOfStep, context.question, None, evidence, text.clone(), hint));
+                return Some(refused(Na::OutOfStep, context.question, None, evidence, reason, hint));
             }
             Complaint::ClientFailed { .. } => (Na::Client, "the client's threads run", None, None),
             Complaint::OutOfCpu { share, limit, .. } => {
@@ -385,7 +383,7 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
             Na::ClientStarved => hint::be_on_time(plan, context.machine),
             // More threads would take from the server what they lack.
             Na::ClientCpu if shares_cores => hint::be_on_time(plan, context.machine),
-            _ => advice.to_owned(),
+            _ => complaint.advice().unwrap_or_default().to_owned(),
         };
         Some(refused(na, context.question, None, (test, statistic, threshold, n), reason, hint))
     })

@@ -154,7 +154,8 @@ pub fn measure(
     };
     match &halt {
         None => {}
-        Some(Halt::OutOfTime | Halt::Ended) => run.method.stop(Stop::OutOfTime),
+        Some(Halt::OutOfTime) => run.method.stop(Stop::OutOfTime),
+        Some(Halt::Ended) => run.method.stop(Stop::LoadEnded),
         Some(_) => run.method.stop(Stop::Interrupted),
     }
     if halt.is_some() {

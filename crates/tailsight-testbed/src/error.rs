@@ -52,9 +52,7 @@ pub enum Error {
         reason: String,
     },
     /// The server could not be reached, or refused the preload or the first request.
-    #[error(
-        "workload {workload}: cannot {action} at {addr}: {reason}; is the server running, and does it speak this protocol?"
-    )]
+    #[error("workload {workload}: cannot {action} at {addr}: {reason}")]
     Setup {
         /// The workload's name.
         workload: String,
@@ -62,7 +60,7 @@ pub enum Error {
         action: &'static str,
         /// The server's address.
         addr: SocketAddr,
-        /// What happened.
+        /// What happened, and what to look at.
         reason: String,
     },
     /// Bytes came back that are not a reply of the protocol.

@@ -185,3 +185,36 @@ fn a_circle_is_found_through_every_way_to_name_a_module() {
         of(&[("", "use crate::a::X;"), ("a", "use crate::X; use crate::b::Y;"), ("b", "use crate::X;")]).is_empty()
     );
 }
+
+/// A sentence is made once, of what is known: one that is edited or taken apart later says what its first author did not mean as soon as its
+/// words change.
+#[test]
+fn no_sentence_is_edited_or_taken_apart() {
+    /// How a text is edited or taken apart, and where that is no sentence: the file and why.
+    const WAYS: [(&str, &[(&str, &str)]); 2] = [
+        (".replacen(", &[("html", "the policy of a page")]),
+        (
+            "split_once(\"; ",
+            &[("terminal/steps", "a fix is one text in the JSON of 0.1.0: COMMAND  # WHY; undo: COMMAND")],
+        ),
+    ];
+    let mut read = 0;
+    let mut wrong = vec![];
+    for entry in std::fs::read_dir(repository().join("crates")).unwrap().map(Result::unwrap) {
+        let mut of_crate = BTreeMap::new();
+        let folder = entry.path().join("src");
+        if folder.is_dir() {
+            sources(&folder, &vec![], &mut of_crate);
+        }
+        for (module, source) in of_crate {
+            read += 1;
+            let (module, code) = (module.join("/"), bare(&source));
+            let is_allowed = |files: &[(&str, &str)]| files.iter().any(|(file, _)| module == *file);
+            let here = WAYS.iter().filter(|(way, files)| code.contains(way) && !is_allowed(files));
+            let name = entry.file_name();
+            wrong.extend(here.map(|(way, _)| format!("{}/{module}: {way}", name.to_string_lossy())));
+        }
+    }
+    assert!(read > 300, "{read} files");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

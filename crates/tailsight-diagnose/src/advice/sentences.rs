@@ -14,7 +14,7 @@ use crate::cause::names::{Titled, base, did, waited};
 use crate::cause::{Category, Subject};
 use crate::functions::without_arguments;
 use crate::glob;
-use crate::model::{Cause, Root, TypicalRow};
+use crate::model::{Cause, Clauses, Root, TypicalRow};
 
 /// Of a cause's time, this part is before the receive call when the sentence says that it was there.
 const BEFORE: f64 = 0.8;
@@ -31,8 +31,8 @@ pub struct OwnerPath {
 }
 
 impl Advisor<'_> {
-    /// One plain sentence with the cause's numbers. `before`: the part of it that is before the receive call, 0 to 1.
-    pub fn explanation(&self, cause: &Cause, paths: &[OwnerPath], before: f64) -> String {
+    /// One plain sentence with the cause's numbers, without its functions. `before`: the part of it that is before the receive call, 0 to 1.
+    pub(crate) fn clauses(&self, cause: &Cause, paths: &[OwnerPath], before: f64) -> Clauses {
         let mut out = self.what(cause, before) + &self.how_much(cause);
         if cause.deviation_ns > 0 {
             let slow = self.messages();
@@ -53,7 +53,7 @@ impl Advisor<'_> {
         if matches!(cause.subject, Some(Subject::Holder { .. })) && cause.deviation_ns > 0 {
             out += &holder(paths);
         }
-        out + &held(&cause.root)
+        Clauses { happened: out, held: held(&cause.root), functions: vec![] }
     }
 
     /// What the messages under study are called.
@@ -173,7 +173,7 @@ pub(crate) fn held(root: &[Root]) -> String {
     };
     let of_wait =
         first.of_wait.map_or_else(String::new, |part| format!(" ({:.0} % of the wait)", part.min(1.0) * 100.0));
-    format!("; what held those: {what}, {messages}{of_wait}")
+    format!("what held those: {what}, {messages}{of_wait}")
 }
 
 /// A root in words: what it is, then whose or where, and its first function.

@@ -33,7 +33,7 @@ use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
 pub(crate) use naming::missing;
 pub use naming::without_arguments;
-use naming::{Named, sentence};
+use naming::{Named, clause};
 use place::ByTime;
 use runtimes::Runtimes;
 use sampled::{PathOf, Sampled};
@@ -288,7 +288,9 @@ impl Search<'_> {
             // While others held the messages ahead the application ran nothing: no sample is of that part of the wait.
             let by_others = cause.root.first().is_some_and(|root| roots::is_of_others(root.category));
             let of = if by_others { "what the application ran meanwhile" } else { "it" };
-            cause.explanation = sentence(&cause.explanation, of, first, &self.options.runtimes);
+            let clause = clause(of, first, &self.options.runtimes);
+            cause.clauses.functions.push(clause);
+            cause.explanation = cause.clauses.sentence();
         }
     }
 
@@ -379,7 +381,7 @@ impl Search<'_> {
         cause.name = names::base(&subject);
         cause.subject = Some(subject);
         cause.frames.clear();
-        cause.explanation = self.advisor.explanation(cause, &[], 0.0);
+        cause.say(self.advisor.clauses(cause, &[], 0.0));
         // What is advised of the application's own work does not help.
         let advised = documented_fix(&runtime);
         if cause.actions.is_empty() {

@@ -219,8 +219,8 @@ pub fn without_arguments(name: &str) -> &str {
     }
 }
 
-/// A cause's sentence with what is known of the first function of `of`.
-pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &Runtimes) -> String {
+/// The clause of a cause's sentence that says what is known of the first function of `of`.
+pub(super) fn clause(of: &str, first: &FunctionPart, runtimes: &Runtimes) -> String {
     let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
     let (share, alone) = (percent(first.inclusive()), percent(first.share));
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
@@ -251,7 +251,7 @@ pub(super) fn sentence(before: &str, of: &str, first: &FunctionPart, runtimes: &
     if let Some(r) = &first.runtime {
         out += &format!("; there {} is {}", r.of, r.does);
     }
-    if before.is_empty() { out } else { format!("{before}; {out}") }
+    out
 }
 
 /// How likely it is that no sample met a function, in words.
@@ -317,7 +317,7 @@ mod tests {
             chance: Some(0.042),
             ..FunctionPart::default()
         };
-        let says = |part: &FunctionPart| sentence("", "it", part, &Runtimes::default());
+        let says = |part: &FunctionPart| clause("it", part, &Runtimes::default());
         assert_eq!(
             says(&part),
             "50 % of it in render: in no sample of the reference, which chance alone does in 4.2 % of runs"
@@ -337,7 +337,7 @@ mod tests {
             share: 1.0,
             ..FunctionPart::default()
         };
-        let text = sentence("", "it", &part, &Runtimes::default());
+        let text = clause("it", &part, &Runtimes::default());
         assert!(
             text.starts_with("100 % of it in nginx+0x96890 (without a name, between before and after; in deflate): "),
             "{text}"
@@ -354,7 +354,7 @@ mod tests {
             ..FunctionPart::default()
         };
         assert_eq!(
-            sentence("", "it", &part, &Runtimes::default()),
+            clause("it", &part, &Runtimes::default()),
             "100 % of it in CPython's interpreter (in _PyEval_EvalFrameDefault): more time than in the reference; which function of the \
              program it ran is not recorded; CPython 3.12 or newer tells it when it is started with -X perf"
         );

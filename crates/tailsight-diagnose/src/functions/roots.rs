@@ -5,7 +5,7 @@
 
 use tailsight_lifetime::{Frame, LEGS, Leg, OwnerId, PathSpan, Role};
 
-use super::naming::sentence;
+use super::naming::clause;
 use super::runtimes::Runtimes;
 use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment};
 use crate::advice::Advisor;
@@ -23,19 +23,20 @@ pub(crate) fn say(causes: &mut [Cause], roots: &[Root], advisor: &Advisor<'_>, r
     let first: Option<&FunctionPart> = roots.first().and_then(|root| root.functions.first());
     for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
         // Its functions may have made it the runtime's.
-        cause.explanation = cause.explanation.replacen(&held(&cause.root), &held(roots), 1);
+        cause.clauses.held = held(roots);
         cause.root = roots.to_vec();
         super::advise(cause, advisor);
         if let Some(first) = first {
             // What the thread did for the messages ahead is mostly what held those.
             if cause.functions.first().is_none_or(|of_cause| of_cause.name != first.name) {
-                cause.explanation = sentence(&cause.explanation, "what held those", first, runtimes);
+                cause.clauses.functions.push(clause("what held those", first, runtimes));
             }
             let documented = first.runtime.as_ref().map(super::documented_fix);
             if let Some(fix) = documented.filter(|fix| !cause.fix.contains(fix)) {
                 cause.fix.push(fix);
             }
         }
+        cause.explanation = cause.clauses.sentence();
     }
 }
 

@@ -93,6 +93,28 @@ pub struct Cause {
     pub actions: Vec<Action>,
     /// One sentence in words for the terminal and the page.
     pub explanation: String,
+    /// Its parts, which become known one after the other. Not of a diagnosis that was read.
+    #[serde(skip)]
+    pub(crate) clauses: Clauses,
+}
+
+/// The clauses of a cause's sentence, in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clauses {
+    /// What happened, how long it took, and how often.
+    pub(crate) happened: String,
+    /// What held the messages ahead; empty where that is not known.
+    pub(crate) held: String,
+    /// In which functions.
+    pub(crate) functions: Vec<String>,
+}
+
+impl Clauses {
+    /// The sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let clauses = [&self.happened, &self.held].into_iter().chain(&self.functions);
+        clauses.filter(|clause| !clause.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// A function's part of a cause.
@@ -372,7 +394,14 @@ impl Cause {
             fix: vec![],
             actions: vec![],
             explanation: String::new(),
+            clauses: Clauses::default(),
         }
+    }
+
+    /// Says the cause in these clauses.
+    pub(crate) fn say(&mut self, clauses: Clauses) {
+        self.explanation = clauses.sentence();
+        self.clauses = clauses;
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
 use crate::ideal::answer::OfDiagnosis;
 
+pub(crate) use causes::Clauses;
 pub use causes::{
     Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, Root, RuntimePart, Who,
 };

@@ -96,6 +96,8 @@ pub enum Step {
 pub enum Stop {
     /// The time allowed is over.
     OutOfTime,
+    /// The load ended by itself.
+    LoadEnded,
     /// The user interrupted.
     Interrupted,
 }
@@ -264,11 +266,10 @@ impl Method {
         if matches!(self.step, Step::Done(_)) {
             return;
         }
-        let text = if why == Stop::OutOfTime {
-            "the time limit was reached"
-        } else {
-            "the measurement was \
-         interrupted"
+        let text = match why {
+            Stop::OutOfTime => "the time limit was reached",
+            Stop::LoadEnded => "the load ended (the schedule was over)",
+            Stop::Interrupted => "the measurement was interrupted",
         };
         match self.last.as_ref().map(|look| look.result.clone()) {
             Some(Found::Independent(number) | Found::Dependent(number, _)) => self.believe(number),

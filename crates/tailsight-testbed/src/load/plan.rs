@@ -130,25 +130,16 @@ pub(super) fn preload_bytes(workload: &Workload) -> u64 {
 
 /// Why a workload did not start, as an error of this crate.
 pub(super) fn refused(workload: &Workload, error: LoadError) -> Error {
-    let setup = |action, reason: String| Error::Setup {
-        workload: workload.name.clone(),
-        action,
-        addr: workload.addr,
-        reason: without_question(&reason).to_owned(),
-    };
+    let setup =
+        |action, reason: String| Error::Setup { workload: workload.name.clone(), action, addr: workload.addr, reason };
     match error {
-        LoadError::Connect { source, .. } => setup("connect", source.to_string()),
+        LoadError::Connect { source, .. } => setup("connect", format!("{source}; is the server running?")),
         LoadError::Setup { step: "storing the keys", reason, .. } => setup("set a value", reason),
         LoadError::Setup { reason, .. } => setup("get a first reply", reason),
         LoadError::Plan(reason) => Error::InvalidWorkload { workload: workload.name.clone(), reason },
         LoadError::Io { what, source } => Error::io(what, source),
         other => setup("begin", tailsight_units::chain(&other)),
     }
-}
-
-/// A reason without the question that some end with; this crate's error ends with its own.
-fn without_question(reason: &str) -> &str {
-    reason.rsplit_once("; ").filter(|(_, end)| end.ends_with('?')).map_or(reason, |(reason, _)| reason)
 }
 
 #[cfg(test)]
@@ -189,12 +180,6 @@ mod tests {
         assert_eq!(plan(&base).sampling, 1.0);
         let many = plan(&base.rate(5e6));
         assert!(many.sampling < 0.2 && many.max_samples as f64 <= SAMPLES, "{many:?}");
-    }
-
-    #[test]
-    fn errors_ask_once() {
-        assert_eq!(without_question("no answer in 2 s; does the server speak this protocol?"), "no answer in 2 s");
-        assert_eq!(without_question("refused; 3 of 4"), "refused; 3 of 4");
     }
 
     #[test]
