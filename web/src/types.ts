@@ -1356,6 +1356,8 @@ export type TypicalRow = {
   advice?: string[];
   /** Its category. */
   category: Category;
+  /** Where in the program it waited, largest first; empty where the recording does not say it. */
+  functions?: FunctionPart[];
   /** The leg that it was in. */
   leg: Leg;
   /** Mean ns of a message. */

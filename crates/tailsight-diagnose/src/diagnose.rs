@@ -116,6 +116,9 @@ pub fn diagnose_with(
         rules: if options.why { analysis.rules() } else { vec![] },
         ..summary.diagnosis(options, facts)
     };
+    if let Some(typical) = &mut diagnosis.typical {
+        analysis.typical(typical);
+    }
     diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
     diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
     let estimated = advice::notes::estimated(&analysis.estimates, &diagnosis.causes);
@@ -446,26 +449,19 @@ impl<'a> Analysis<'a> {
         cause_of_row
     }
 
-    /// Divides the causes by functions, if the run has samples.
-    fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize], joined: Option<&Joined>) {
-        let samples = self.inputs.samples.filter(|s| !s.is_empty());
-        let (Some(samples), Some(path)) = (samples, self.inputs.path) else { return };
+    /// Where functions are looked for, if the run has samples.
+    fn search(&self, joined: Option<&'a Joined>) -> Option<Search<'_>> {
+        let samples = self.inputs.samples.filter(|samples| !samples.is_empty())?;
         let other = match (joined, self.inputs.against_samples) {
             (None, _) => None,
             (Some(Joined { owner_of, first, .. }), Some((samples, path))) if !samples.is_empty() => {
                 Some(Other { samples, path, owner_of, first: *first })
             }
             // What one run alone has is no comparison.
-            (Some(_), _) => return,
+            (Some(_), _) => return None,
         };
-        let mut row_of = vec![None; causes.len()];
-        for (row, &cause) in
-            cause_of_row.iter().enumerate().filter(|&(row, _)| row != self.last() && self.is_cause(row))
-        {
-            row_of[cause] = Some(row);
-        }
-        let sampled = Sampled::new(samples, path, other);
-        let search = Search {
+        let sampled = Sampled::new(samples, self.inputs.path?, other);
+        Some(Search {
             lifetimes: self.lifetimes,
             messages: self.inputs.at_their_times.unwrap_or(&self.lifetimes.messages),
             options: self.options,
@@ -476,13 +472,30 @@ impl<'a> Analysis<'a> {
             interpreters: functions::interpreters(&sampled.samples.frames, &self.options.runtimes),
             sampled,
             last_resampled: Mutex::default(),
-        };
+        })
+    }
+
+    /// Divides the causes by functions, if the run has samples.
+    fn functions(&self, causes: &mut [Cause], cause_of_row: &[usize], joined: Option<&'a Joined>) {
+        let Some(search) = self.search(joined) else { return };
+        let mut row_of = vec![None; causes.len()];
+        for (row, &cause) in
+            cause_of_row.iter().enumerate().filter(|&(row, _)| row != self.last() && self.is_cause(row))
+        {
+            row_of[cause] = Some(row);
+        }
         let (roots, classification) = (self.roots.get(), self.classification);
         let (divided, ()) =
             rayon::join(|| roots.map(|roots| search.roots(roots, classification)), || search.fill(causes, &row_of));
         if let Some(divided) = divided {
             functions::roots::say(causes, &divided, &search.advisor, &self.options.runtimes);
         }
+    }
+
+    /// Says where in the program the median messages wait, if the run has samples and is not compared with another one.
+    fn typical(&self, typical: &mut model::Typical) {
+        let Some(search) = self.search(None).filter(|_| self.inputs.against.is_none()) else { return };
+        search.typical(typical, self.classification, crate::typical::cohort(&self.selection.ranked, self.options));
     }
 
     /// The rules that decided what the sleeps of the focus were for, by their time.

@@ -68,7 +68,7 @@ pub fn message(lifetimes: &Lifetimes, classification: &Classification<'_>, leg: 
 
 /// A row of so many ns, which is such a share of the whole.
 fn row((leg, category, name, role): Key, subject: Subject, mean_ns: u64, share: f64) -> TypicalRow {
-    TypicalRow { category, name, subject: Some(subject), role, leg, mean_ns, share, advice: vec![] }
+    TypicalRow { category, name, subject: Some(subject), role, leg, mean_ns, share, functions: vec![], advice: vec![] }
 }
 
 /// Largest first; of equals by category and name.
@@ -87,6 +87,11 @@ pub(crate) fn median_ranks(n: usize) -> std::ops::Range<usize> {
     from..from + width
 }
 
+/// The median messages that are looked into. `ranked`: all complete messages by (latency, id).
+pub(crate) fn cohort(ranked: &[(u64, u32)], options: &Options) -> Vec<(u64, u32)> {
+    even_part(&ranked[median_ranks(ranked.len())], options.compared).to_vec()
+}
+
 /// Where a median message spends its time. `ranked`: all complete messages by (latency, id).
 pub fn typical(
     lifetimes: &Lifetimes,
@@ -95,7 +100,7 @@ pub fn typical(
     ranked: &[(u64, u32)],
 ) -> Option<Typical> {
     let (range, all) = (median_ranks(ranked.len()), ranked.len() as f64);
-    let cohort = &even_part(&ranked[range.clone()], options.compared)[..];
+    let cohort = &cohort(ranked, options)[..];
     let n = cohort.len() as u64;
     if n == 0 {
         return None;

@@ -14,6 +14,7 @@ pub(crate) mod roots;
 pub mod runtimes;
 pub(crate) mod sampled;
 pub mod tree;
+mod typical;
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;

@@ -277,6 +277,9 @@ pub struct TypicalRow {
     pub mean_ns: u64,
     /// Its part of the whole.
     pub share: f64,
+    /// Where in the program it waited, largest first; empty where the recording does not say it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<FunctionPart>,
     /// What is known to cause such a row, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,

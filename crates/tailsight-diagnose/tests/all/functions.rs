@@ -108,6 +108,42 @@ fn a_wait_at_two_places_of_which_the_same_is_known_is_that_wait() {
     assert_eq!(cause.functions[0].name, "update");
 }
 
+/// Each message waits in the program: the advice was to look with strace, though the place of the wait is in the recording.
+#[test]
+fn what_median_messages_wait_for_is_said_by_its_place() {
+    let epoll = Frame::SleepIn { nr: Sysno::epoll_wait as u32, uninterruptible: false, io: false };
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[epoll, Frame::Place { stack: 0 }])];
+    let parts = (0..5_000u64).map(|i| [vec![], vec![a(0, 10_000 + i % 100), a(1, 2_000_000)], vec![a(0, 1_000)]]);
+    let lifetimes = lifetimes(owners, parts.collect());
+    let of = |function: &str, samples: bool| {
+        let frames =
+            [frame("epoll_wait", "libc.so.6", ""), frame(function, "postgres", ""), frame("main", "postgres", "")];
+        let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
+        let samples = if samples {
+            Samples { rows, stacks: vec![vec![0, 1, 2]], frames: frames.into() }
+        } else {
+            Samples::default()
+        };
+        let d = diagnosed(&lifetimes, &samples, &Options { leg: Leg::Total, ..options() });
+        let mut rows = d.typical.expect("median messages").rows;
+        assert_eq!(rows[0].mean_ns, 2_000_000, "{rows:?}");
+        rows.swap_remove(0)
+    };
+    let row = of("pg_sleep", true);
+    assert_eq!((row.category, row.name.as_str()), (Category::AppProcessing, "waits in epoll_wait"));
+    assert_eq!((row.functions.len(), row.functions[0].name.as_str()), (1, "pg_sleep"));
+    assert!(
+        row.advice[0].contains("100 % of it in pg_sleep (in epoll_wait), called by main: where it waited"),
+        "{row:?}"
+    );
+    // What is known of the function is the row's category, as it is a cause's.
+    let row = of("LockAcquireExtended", true);
+    let waits = "PostgreSQL waiting for a row or another heavyweight lock";
+    assert_eq!((row.category, row.name.as_str()), (Category::LockWait, waits));
+    let row = of("pg_sleep", false);
+    assert!(row.functions.is_empty() && row.advice[0].contains("strace"), "{row:?}");
+}
+
 /// A pool: half of the work of a slow message is on the thread that received it, half on another one that serves nobody. There were two rows
 /// of one function.
 #[test]

@@ -140,6 +140,7 @@ impl<'a> Timelines<'a> {
                     leg: *leg,
                     mean_ns: 0,
                     share: 0.0,
+                    functions: vec![],
                     advice: vec![],
                 };
                 self.key(row)
@@ -241,6 +242,7 @@ impl Maker<'_> {
                     leg: leg_of,
                     mean_ns: 0,
                     share: 0.0,
+                    functions: vec![],
                     advice: vec![],
                 };
                 self.out.keys.push(self.of.key(row));
