@@ -178,21 +178,22 @@ fn had_the_core(dir: &Path, first: &str) -> (u64, u64) {
     let (mut nginx, mut others) = (0, 0);
     let events = run.events().unwrap();
     let core = events.iter().find(|core| core.cpu == 0).expect("core 0");
-    let mut since = None;
+    // The thread that came last, and when. Not the one that leaves: a kernel may keep it to itself that a task leaves, as perf shows, too.
+    let mut runs: Option<(u32, u64)> = None;
     for event in &core.events {
         match event.kind() {
             Some(Kind::SchedSwitch) => {
-                let ns = during(since.unwrap_or(event.ts), event.ts);
-                let left = fields::Switch::of(event).previous_tid;
-                let task = run.tasks.iter().find(|task| task.tid == left);
-                match task {
+                let switch = fields::Switch::of(event);
+                let (tid, since) = runs.unwrap_or((switch.previous_tid, event.ts));
+                let ns = during(since, event.ts);
+                match run.tasks.iter().find(|task| task.tid == tid) {
                     Some(task) if task.comm.starts_with("nginx") => nginx += ns,
                     Some(task) if task.kernel && first.starts_with(&task.comm) => others += ns,
                     Some(task) if task.target || task.kernel || task.comm.starts_with("demo-load") => {}
-                    _ if left == 0 => {}
+                    _ if tid == 0 => {}
                     _ => others += ns,
                 }
-                since = Some(event.ts);
+                runs = Some((switch.next_tid, event.ts));
             }
             Some(Kind::Steal) => {
                 let stolen_ns = fields::Stolen::of(event).since_last_ns;
@@ -230,11 +231,7 @@ fn the_demo_names_nginx_first_or_says_what_else_had_the_core() {
     let of_the_machine = first["category"] == "steal" || first["category"] == "interference";
     assert_eq!(busy.starts_with(says[0]), of_the_machine, "{busy}, and {first} is first");
     let (nginx, others) = had_the_core(&dir, name);
-    if others <= nginx / 4 {
-        let test = "the_demo_names_nginx_first_or_says_what_else_had_the_core";
-        let had = format!("{name} is first; of core 0 nginx had {nginx} ns and others {others} ns meanwhile");
-        tailsight_testing::skip_as(test, had);
-    }
+    assert!(others > nginx / 4, "{first} is first, but nginx had the core for {nginx} ns and others for {others} ns");
 }
 
 /// Records with `--protocol` under a pipelined load: each request that the client sent while recording is one message, with
