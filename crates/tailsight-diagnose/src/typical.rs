@@ -115,7 +115,7 @@ pub fn typical(
         let share = if sum_ns == 0 { 0.0 } else { ns as f64 / sum_ns as f64 };
         let mut row = row(key, subject, mean.max(0) as u64, share);
         if share >= ADVISED {
-            row.advice = pathology(&row, queued_ns, &lifetimes.app);
+            row.advice = pathology(&row, queued_ns, &lifetimes.app, None);
         }
         row
     };

@@ -150,13 +150,9 @@ impl Complaint {
     /// What it is, without what to do.
     #[must_use]
     pub fn reason(&self) -> String {
-        struct Reason<'a>(&'a Complaint);
-        impl fmt::Display for Reason<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.write_reason(f)
-            }
-        }
-        Reason(self).to_string()
+        let mut reason = String::new();
+        self.write_reason(&mut reason).expect("a text takes whatever is written");
+        reason
     }
 
     /// What to do, where one advice fits all who meet it.
@@ -172,7 +168,7 @@ impl Complaint {
         }
     }
 
-    fn write_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_reason(&self, f: &mut impl fmt::Write) -> fmt::Result {
         match self {
             Self::Late { p99_ns, limit_ns, max_ns, requests } => write!(
                 f,

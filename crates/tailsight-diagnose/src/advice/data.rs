@@ -83,6 +83,9 @@ pub(super) struct Pathology {
     #[serde(default)]
     pub queued_us: Vec<[u64; 2]>,
     pub says: String,
+    /// What is said where the recording has the place of the wait in the program (`{place}`).
+    #[serde(default)]
+    pub placed: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

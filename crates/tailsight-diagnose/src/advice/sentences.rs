@@ -125,8 +125,9 @@ impl Advisor<'_> {
     }
 }
 
-/// What is known to make a row of the median messages so large. `queued_ns`: how long their replies wait to be sent.
-pub fn pathology(row: &TypicalRow, queued_ns: u64, app: &str) -> Vec<String> {
+/// What is known to make a row of the median messages so large. `queued_ns`: how long their replies wait to be sent; `place`: where in the
+/// program the row's time was, as a clause.
+pub fn pathology(row: &TypicalRow, queued_ns: u64, app: &str, place: Option<&str>) -> Vec<String> {
     let fits = |p: &&Pathology| {
         let timer = p.queued_us.is_empty()
             || p.queued_us.iter().any(|[from, to]| (from * 1_000..=to * 1_000).contains(&queued_ns));
@@ -135,8 +136,9 @@ pub fn pathology(row: &TypicalRow, queued_ns: u64, app: &str) -> Vec<String> {
     };
     let app = if app.is_empty() { "the target" } else { app };
     let says = |p: &Pathology| {
-        fill::replace(&p.says, |key| match key {
+        fill::replace(place.and(p.placed.as_ref()).unwrap_or(&p.says), |key| match key {
             "app" => Some(app.to_owned()),
+            "place" => place.map(str::to_owned),
             "name" => Some(row.title()),
             "time" => Some(human(row.mean_ns as i64)),
             _ => None,

@@ -7,6 +7,7 @@ use tailsight_lifetime::{Frame, LEGS};
 
 use super::naming::clause;
 use super::{InMessage, Search};
+use crate::advice::pathology;
 use crate::cause::Category;
 use crate::model::{Cause, Typical, TypicalRow};
 use crate::rows::classification::Classification;
@@ -50,9 +51,9 @@ impl Search<'_> {
         self.divide_by(&mut cause, messages, function_of, true);
         let Some(first) = cause.functions.first() else { return };
         let place = clause("it", first, &self.options.runtimes);
-        let app = &self.lifetimes.app;
-        row.advice = vec![format!("every message has a wait of {app} before it replies: {place}")];
         (row.category, row.name, row.subject) = (cause.category, cause.name, cause.subject);
         row.functions = cause.functions;
+        // Such a row has waited in the program: for nothing that queues to be sent.
+        row.advice = pathology(row, 0, &self.lifetimes.app, Some(&place));
     }
 }

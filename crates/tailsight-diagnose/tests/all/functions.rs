@@ -140,6 +140,8 @@ fn what_median_messages_wait_for_is_said_by_its_place() {
     let row = of("LockAcquireExtended", true);
     let waits = "PostgreSQL waiting for a row or another heavyweight lock";
     assert_eq!((row.category, row.name.as_str()), (Category::LockWait, waits));
+    let lock = "every message waits for a lock (100 % of it in LockAcquireExtended, called by main: where it waited; there PostgreSQL is";
+    assert!(row.advice[0].starts_with(lock), "{row:?}");
     let row = of("pg_sleep", false);
     assert!(row.functions.is_empty() && row.advice[0].contains("strace"), "{row:?}");
 }
