@@ -23,6 +23,7 @@ done
 
 mkdir -p "$out"
 root=$(mktemp -d)
+chmod 755 "$root" # it becomes / of the guest, where a process without rights reads the server's files
 trap 'rm -rf "$root"' EXIT
 trap 'exit 130' INT TERM
 mkdir -p "$root/bin" "$root/proc" "$root/sys" "$root/dev" "$root/tmp" "$root/run" "$root/etc"
@@ -79,8 +80,8 @@ printf '%s\n' "$plain" | sed -n '/^Recorded: /,/^Next: /p'
 grep -q 'doctor ended with 0' "$log" || die "doctor says that this kernel cannot record; the console's log is $log"
 grep -q 'record ended with 0' "$log" || die "nothing was recorded; the console's log is $log"
 grep -q 'diagnose ended with 0' "$log" || die "the run was not diagnosed; the console's log is $log"
-matched=$(printf '%s\n' "$plain" | sed -n 's/.*receive leg: \([0-9,]*\) of .*/\1/p' | tr -d ,)
-messages=$(printf '%s\n' "$plain" | sed -n 's/.*receive leg: .* of \([0-9,]*\) messages.*/\1/p' | tr -d ,)
+matched=$(printf '%s\n' "$plain" | sed -n 's/.*receive only: \([0-9,]*\) of .*/\1/p' | tr -d ,)
+messages=$(printf '%s\n' "$plain" | sed -n 's/.*receive only: .* of \([0-9,]*\) messages.*/\1/p' | tr -d ,)
 if [ "${matched:-0}" -lt 100 ] || [ "$matched" != "$messages" ]; then
     die "${matched:-no} of ${messages:-no} messages were matched; the console's log is $log"
 fi
