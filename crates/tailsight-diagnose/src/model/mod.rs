@@ -1,6 +1,7 @@
 //! The diagnosis as data: exactly the JSON contract (`diagnose --json`, schema 1). All times are integer ns.
 
 mod causes;
+mod fixes;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ pub(crate) use causes::Clauses;
 pub use causes::{
     Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, Root, RuntimePart, Who,
 };
+pub use fixes::{Fix, NextStep};
 
 /// What was found out about a run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -106,9 +108,20 @@ pub struct Diagnosis {
     /// Notes for the reader: what limits this diagnosis.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What to do next, most useful first.
+    /// What to do next, most useful first: each of `next_steps` in a line.
     #[serde(default)]
     pub next: Vec<String>,
+    /// Those as data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next_steps: Vec<NextStep>,
+}
+
+impl Diagnosis {
+    /// Writes fixes and next steps in lines, from the data.
+    pub(crate) fn write_lines(&mut self) {
+        self.causes.iter_mut().for_each(|cause| cause.fix = cause.steps.iter().map(Fix::to_string).collect());
+        self.next = self.next_steps.iter().map(NextStep::to_string).collect();
+    }
 }
 
 /// What a rule for sleeps decided of the focus (docs/rules.md).
