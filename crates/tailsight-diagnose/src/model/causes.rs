@@ -361,13 +361,7 @@ pub struct Cluster {
 
 impl Cause {
     /// A cause with no numbers yet.
-    pub(crate) fn new(
-        category: Category,
-        name: String,
-        subject: Subject,
-        frames: Vec<NamedFrame>,
-        role: Role,
-    ) -> Cause {
+    pub fn new(category: Category, name: String, subject: Subject, frames: Vec<NamedFrame>, role: Role) -> Cause {
         Cause {
             rank: 0,
             category,

@@ -2,6 +2,7 @@
 
 mod causes;
 mod fixes;
+pub mod ideal;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,6 @@ use tailsight_lifetime::{Context, Incomplete, Leg, Role};
 
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
-use crate::ideal::answer::OfDiagnosis;
 
 pub(crate) use causes::Clauses;
 pub use causes::{
@@ -96,7 +96,7 @@ pub struct Diagnosis {
     /// What the ideal server would have given the focus too, and what each cause's absence would buy. Absent where `ideal_ns` is
     /// null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ideal: Option<OfDiagnosis>,
+    pub ideal: Option<ideal::OfDiagnosis>,
     /// The causes that were taken out before (`diagnose --without`): latencies, focus and causes are what the replay predicts. Absent
     /// when none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
