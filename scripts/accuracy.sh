@@ -29,7 +29,7 @@ fi
 require_cargo
 case $out in /*) ;; *) out=$PWD/$out ;; esac
 cd "$REPO"
-phase "build of tailsight and the lab" as_builder cargo build --locked -p tailsight -p tailsight-lab --bins --example tokio_server --example tokio_http
+phase "build of tailsight and the lab" as_builder cargo build --locked -p tailsight -p tailsight-lab --bin tailsight --bin lab --example tokio_server --example tokio_http
 target=${CARGO_TARGET_DIR:-target}
 # Ctrl-C is for lab, which undoes what it made; this shell waits for it.
 trap : INT TERM

@@ -30,7 +30,7 @@ fi
 require_cargo
 case $out in /*) ;; *) out=$PWD/$out ;; esac
 cd "$REPO"
-phase "build of the release binaries" as_builder cargo build --locked --release -p tailsight -p tailsight-bench
+phase "build of the release binaries" as_builder cargo build --locked --release -p tailsight -p tailsight-lab --bin tailsight --bin bench
 target=${CARGO_TARGET_DIR:-target}
 # Ctrl-C is for `bench`, which cleans up; this shell waits for it.
 trap : INT TERM

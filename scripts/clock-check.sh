@@ -7,7 +7,7 @@
 set -eu
 . "$(dirname -- "$0")/lib.sh"
 cd "$REPO"
-scripts/cargo.sh build --locked --release -p tailsight-lab
+scripts/cargo.sh build --locked --release -p tailsight-lab --bin lab
 lab=${CARGO_TARGET_DIR:-target}/release/lab
 say "clock-check: as it is"
 "$lab" clock-check

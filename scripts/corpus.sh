@@ -11,7 +11,7 @@ is_root || die "scenarios record and make network namespaces, which needs root: 
 cd "$REPO"
 out=${1:-$(mktemp -d)}
 corpus=crates/tailsight/tests/corpus
-phase "build of tailsight and the lab" as_builder cargo build --locked -p tailsight -p tailsight-lab --bins --example tokio_server --example tokio_http
+phase "build of tailsight and the lab" as_builder cargo build --locked -p tailsight -p tailsight-lab --bin tailsight --bin lab --example tokio_server --example tokio_http
 lab=${CARGO_TARGET_DIR:-target}/debug/lab
 "$lab" run all --keep --out "$out" || [ $? -eq 4 ]
 # The shortest interval that does: functions need samples.

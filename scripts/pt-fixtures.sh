@@ -7,7 +7,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 cd "$REPO"
 fixtures=crates/tailsight-pt/tests/fixtures
-cargo build -q -p tailsight-lab
+cargo build -q -p tailsight-lab --bin lab
 mkdir -p "$fixtures"
 make_one() { # make_one NAME OPTION…
     name=$1

@@ -53,7 +53,7 @@ for program in qemu-system-x86_64 busybox memcached cpio strip cc; do
     have "$program" || die "$program is not installed (Debian: qemu-system-x86 busybox-static memcached cpio binutils gcc)"
 done
 lab=${LAB:-${CARGO_TARGET_DIR:-$REPO/target}/debug/lab}
-[ -x "$lab" ] || die "$lab is not there: cargo build -p tailsight-lab, or set LAB"
+[ -x "$lab" ] || die "$lab is not there: cargo build -p tailsight-lab --bin lab, or set LAB"
 
 rm -rf "$out"
 mkdir -p "$out/log" "$out/guest"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Serves the series that `cargo run --release -p tailsight-queue --example simulator_speed -- FOLDER` wrote with simpy, a simulator from
+"""Serves the series that `cargo run --release -p tailsight-ideal --example simulator_speed -- FOLDER` wrote with simpy, a simulator from
 PyPI, with as many FIFO workers as each is for: mean and p99 of the latency, ns, and requests a second.
 
     python3 -m venv /tmp/peers && /tmp/peers/bin/pip install simpy && /tmp/peers/bin/python scripts/queue-peers.py FOLDER

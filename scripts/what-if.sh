@@ -17,7 +17,7 @@ fi
 "$REPO/scripts/setup.sh" bench
 require_cargo
 cd "$REPO"
-phase "build of tailsight and the lab" as_builder cargo build --locked -p tailsight -p tailsight-lab
+phase "build of tailsight and the lab" as_builder cargo build --locked -p tailsight -p tailsight-lab --bin tailsight --bin lab
 target=${CARGO_TARGET_DIR:-target}
 # Ctrl-C is for lab, which undoes what it made; this shell waits for it.
 trap : INT TERM

@@ -1,6 +1,7 @@
 // Small parts of all views: swatches, bars, commands, text with commands in it.
 import { useEffect, useRef } from "preact/hooks";
 import type { ComponentChildren } from "preact";
+import type { Fix as FixData } from "./types";
 import { drawShape, ink, onScheme, type Looks } from "./theme";
 import { percent, prose } from "./units";
 
@@ -28,12 +29,10 @@ export function Rich({ text }: { text: string }) {
   return <>{String(text).split("`").map((part, i, all) => (i % 2 === 1 && i < all.length - 1 ? <code>{part}</code> : prose(part)))}</>;
 }
 
-/** A fix as the diagnosis writes it, "command  # why; undo: command", or a step in prose. */
-export function Fix({ text, before }: { text: string; before?: string }) {
-  const at = text.indexOf("  # "), lead = before ? prose(before) + " " : "";
-  if (at < 0) return <>{lead}<Rich text={text} /></>;
-  const [why, undo] = text.slice(at + 4).split("; undo: ");
-  return <>{lead}<code class="command">{text.slice(0, at)}</code><span class="why">{prose(why ?? "")}</span>{undo ? <span class="why">undo: <code>{undo}</code></span> : null}</>;
+/** A fix: a command, what it is for and its undo, or a step in prose. */
+export function Fix({ fix }: { fix: FixData }) {
+  if (!fix.command) return <Rich text={fix.why} />;
+  return <><code class="command">{(fix.fill_in ? "fill in: " : "") + fix.command}</code><span class="why">{prose(fix.why)}</span>{fix.undo ? <span class="why">undo: <code>{fix.undo}</code></span> : null}</>;
 }
 
 export function Head({ cells }: { cells: [ComponentChildren, boolean?][] }) {

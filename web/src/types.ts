@@ -122,7 +122,7 @@ export type Cause = {
   evidence: number[];
   /** One sentence in words for the terminal and the page. */
   explanation: string;
-  /** Commands or steps that remove it, filled in with this run's pids. */
+  /** Commands or steps that remove it, filled in with this run's pids: each of `steps` in a line. */
   fix: string[];
   /** The frames that the nesting rule added to it, outermost first: what of it. */
   frames?: NamedFrame[];
@@ -156,6 +156,8 @@ export type Cause = {
   samples?: [number, number] | null;
   /** Its part of the total deviation of the focus; may be negative. */
   share: number;
+  /** Those as data. */
+  steps?: Fix[];
   /** Who or what that is, as data. Absent in diagnoses of older versions. */
   subject?: Subject | null;
   /** How often it began (or was met running) in a message, on average: focus, reference. Tells more often from slower. */
@@ -441,8 +443,10 @@ export type Diagnosis = {
   more?: More | null;
   /** Messages on connections that requests may share; absent when there were none. */
   multiplexed?: Multiplexed | null;
-  /** What to do next, most useful first. */
+  /** What to do next, most useful first: each of `next_steps` in a line. */
   next: string[];
+  /** Those as data. */
+  next_steps?: NextStep[];
   /** Why no causes can be said, when they cannot (N/A): then there are none, and the focus is empty. */
   not_available?: string | null;
   /** Rows whose 95 % interval holds 0: no causes. Together they are the row `not significant` of `causes`. */
@@ -512,6 +516,18 @@ export type Fit = {
   utilisation: number;
   /** How many messages are served at once. */
   workers: number;
+};
+
+/** What removes a cause: a command with what it is for and its undo, or a step for a person. */
+export type Fix = {
+  /** The command, for a shell. Absent of a step. */
+  command?: string | null;
+  /** The command and its undo miss values: words in capitals stand for them, and `why` says how to find each. */
+  fill_in?: boolean;
+  /** The command that takes it back. Absent of a step. */
+  undo?: string | null;
+  /** What the command is for, or the step. */
+  why: string;
 };
 
 /** What kind a [`Frame`] is of. Its name begins the frame's name in the output. */
@@ -700,6 +716,16 @@ export type NamedFrame = {
   kind: FrameKind;
   /** Which: the system call, softirq, function, task, server, port …; none where the kind says all or it is not known. */
   of?: string | null;
+};
+
+/** What to do next: words, and behind them a fix or a command of Tailsight. */
+export type NextStep = {
+  /** The command that does it. */
+  command?: string | null;
+  /** The fix that it is about. */
+  fix?: Fix | null;
+  /** What to do; empty where the fix says it all. */
+  says: string;
 };
 
 /** Time stamps of NICs in a recording. */

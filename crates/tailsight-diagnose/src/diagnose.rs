@@ -128,7 +128,8 @@ pub fn diagnose_with(
     diagnosis.notes.extend(sampled.then(|| functions::missing(&diagnosis)).flatten());
     let both = inputs.samples.zip(inputs.against_samples);
     diagnosis.notes.extend(both.and_then(|(own, (other, _))| functions::only_one_sampled(own, other)));
-    diagnosis.next = advice::notes::next(&diagnosis, facts);
+    diagnosis.next_steps = advice::notes::next(&diagnosis, facts);
+    diagnosis.write_lines();
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
 
@@ -149,7 +150,8 @@ pub fn overview(
     diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
     diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
-    diagnosis.next = advice::notes::next(&diagnosis, facts);
+    diagnosis.next_steps = advice::notes::next(&diagnosis, facts);
+    diagnosis.write_lines();
     Ok(diagnosis)
 }
 
@@ -215,6 +217,7 @@ impl<'a> Summary<'a> {
             overhead: Overhead { ns_per_event: facts.ns_per_event, events: facts.events },
             notes: vec![],
             next: vec![],
+            next_steps: vec![],
         }
     }
 }
@@ -372,7 +375,7 @@ impl<'a> Analysis<'a> {
             cause.paths = paths.into_iter().map(|path| (path.name, path.deviation_ns)).collect();
             if self.is_cause(i) {
                 cause.before = self.before(i, &cause);
-                (cause.fix, cause.actions) = advisor.fixes(&cause);
+                (cause.steps, cause.actions) = advisor.fixes(&cause);
                 causes.push(cause);
             } else {
                 not_significant.push(cause);

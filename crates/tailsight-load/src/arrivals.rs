@@ -1,5 +1,5 @@
 //! When requests are due, as text. In: a text such as `lognormal:1.5` or `closed:4`. Out: an arrival process of
-//! `tailsight-queue`, recorded times, or a closed loop.
+//! `tailsight-stats`, recorded times, or a closed loop.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tailsight_queue::ArrivalProcess;
+use tailsight_stats::arrivals::ArrivalProcess;
 use tailsight_units::parse;
 
 use crate::LoadError;

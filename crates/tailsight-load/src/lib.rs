@@ -60,6 +60,6 @@ pub use sample::{Interval, Sample, Send, Status};
 pub use schedule::Schedule;
 pub use sizes::Size;
 pub use tailsight_protocol::Kind as Protocol;
-pub use tailsight_queue::ArrivalProcess;
+pub use tailsight_stats::arrivals::ArrivalProcess;
 pub use target::Endpoint;
 pub use workload::{Popularity, Workload};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::rng::{Purpose, stream};
 use crate::{Arrivals, LoadError, Rate, replay};
-use tailsight_queue::Gaps;
+use tailsight_stats::arrivals::Gaps;
 
 /// Due times in rising order; ends only when a replay does, or a rate stays at zero.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LoadError;
 use crate::rng::Rng;
-use tailsight_queue::arrivals::generalised_pareto as gpareto;
+use tailsight_stats::arrivals::generalised_pareto as gpareto;
 use tailsight_units::parse;
 
 /// Value sizes below 15 bytes of Facebook's ETC pool with their shares (Atikoglu et al. 2012, section 5, in the form that

@@ -15,6 +15,31 @@
 //!
 //! The method is that of NSight (NSDI'22) §4.1 and §5.1. It has not run on a machine with Intel PT: it was tested on recordings
 //! made elsewhere, and on encoded executions whose time is assigned and not measured (docs/intel-pt.md).
+//!
+//! # Alone
+//!
+//! A program that has nothing else of Tailsight reads a recording with it:
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use tailsight_pt::{Places, Recording, What};
+//!
+//! let recording = Recording::open(Path::new("perf.data"), &Places::default())?;
+//! let (mut entered, mut gaps) = (vec![], 0);
+//! let summary = recording.decode(None, |event| match event.what {
+//!     What::Enter(function, _) => entered.push((event.ns, event.cpu, event.tid, function)),
+//!     What::Gap(_) => gaps += 1,
+//!     _ => {}
+//! })?;
+//! let first = entered.first().map(|&(ns, .., function)| (ns, &summary.functions[function as usize].function));
+//! assert!(first.is_some() || gaps > 0);
+//! # Ok::<(), tailsight_pt::Error>(())
+//! ```
+//!
+//! Of the workspace it needs tailsight-symbolise, which names functions, tailsight-trace, which [`import`] writes a run with,
+//! tailsight-output, which opens files of others, and tailsight-units, which makes text of names that are none. Names are read in a process
+//! without rights if the program calls `tailsight_symbolise::reader::start_readers_if_asked` first, else in threads of its own.
 
 mod ahead;
 mod blocks;

@@ -2,7 +2,7 @@
 //! its two. Out: SVG text.
 
 use plotters::prelude::*;
-use tailsight_diagnose::ideal::Ideal;
+use tailsight_ideal::Ideal;
 
 /// The drawing could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use tailsight_diagnose::cause::Subject;
+use tailsight_diagnose::model::{Fix, NextStep};
 use tailsight_diagnose::{Category, Diagnosis};
 use tailsight_lifetime::{FrameKind, NamedFrame};
 use tailsight_report::terminal::{Style, diagnosis, diagnosis_of, more, record_summary};
@@ -9,9 +10,13 @@ use tailsight_trace::meta::State;
 
 use super::synthetic;
 
-/// A fix as the diagnosis writes it: a command, why, and how to take it back.
-const FIX: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done  # keep nginx off core 1; undo: for p in \
- $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
+/// A fix as the diagnosis has it: a command, why, and how to take it back.
+fn fix() -> serde_json::Value {
+    json!({"command": COMMAND, "why": "keep nginx off core 1", "undo": UNDO})
+}
+
+const COMMAND: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done";
+const UNDO: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
 
 /// A diagnosis with every kind of row: large, small, negative, unexplained; losses, notes and next steps.
 fn example() -> Diagnosis {
@@ -20,7 +25,7 @@ fn example() -> Diagnosis {
             "ci95_ns": [ns, ns], "messages": messages, "evidence": [], "paths": [], "fix": [], "explanation": ""})
     };
     let mut first = cause(1, "interference", "nginx", "A", 0.886, 1_809_000, 48);
-    first["fix"] = json!([FIX, "lower its priority"]);
+    first["steps"] = json!([fix(), {"why": "lower its priority"}]);
     first["explanation"] = json!(
         "nginx ran on the core that memcached was to run on: 1.81 ms in the mean slow message, 0 ns in the median ones."
     );
@@ -44,10 +49,13 @@ fn example() -> Diagnosis {
         "owned": {"overall": 0.988, "p50": 0.994, "min": 0.81},
         "loss": {"events": 0, "clock_error_ns": 85}, "overhead": {"ns_per_event": 61.4, "events": 812_344},
         "notes": ["48 messages in focus: record longer for narrower intervals"],
-        "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"),
-            "see the slowest message on its timeline: tailsight report tailsight-demo/run",
-            "include service and sending, not only receiving: tailsight diagnose tailsight-demo/run --leg total", "a \
-             fourth step"],
+        "next_steps": [
+            {"says": "try the first fix of nginx (interference), then record again", "fix": fix()},
+            {"says": "see the slowest message on its timeline", "command": "tailsight report tailsight-demo/run"},
+            {"says": "include service and sending, not only receiving",
+                "command": "tailsight diagnose tailsight-demo/run --leg total"},
+            {"says": "a fourth step"},
+        ],
     }))
     .expect("the diagnosis contract")
 }
@@ -323,9 +331,8 @@ fn without_enough_messages_all_but_the_causes_is_said() {
 #[test]
 fn commands_are_never_broken() {
     let text = diagnosis(&example(), &plain(60));
-    let (command, undo) = (FIX.split_once("  #").expect("a comment").0, FIX.rsplit_once(": ").expect("an undo").1);
-    assert!(text.lines().any(|l| l.trim() == command), "{text}");
-    assert!(text.lines().any(|l| l.trim() == format!("# undo: {undo}")), "{text}");
+    assert!(text.lines().any(|l| l.trim() == COMMAND), "{text}");
+    assert!(text.lines().any(|l| l.trim() == format!("# undo: {UNDO}")), "{text}");
     assert!(text.lines().any(|l| l.contains("tailsight diagnose tailsight-demo/run --leg total")), "{text}");
     assert!(!text.contains("a fourth step"));
 }
@@ -503,7 +510,9 @@ fn a_task_name_cannot_write_to_the_terminal() {
     d.causes[0].name = "ngi\x1b]0;owned\x07nx\n".into();
     d.causes[0].explanation = "said\x1b[2J".into();
     d.notes.push("note\rover".into());
-    d.next.insert(0, "step\x1b[H".into());
+    d.next_steps.insert(0, NextStep::words("step\x1b[H"));
+    let fix = Fix { command: Some("run\x1b[H".into()), undo: Some("back\r".into()), ..Fix::step("why\x07") };
+    d.next_steps.insert(1, NextStep { fix: Some(fix), ..NextStep::default() });
     let text = diagnosis(&d, &plain(80));
     assert!(!text.contains(['\x1b', '\x07', '\r']), "{text:?}");
 }
@@ -561,8 +570,8 @@ fn a_fix_that_tailsight_makes_is_one_command() {
      tailsight-demo/run 1",
         "changes": [{"kind": "pin-named", "comm": "nginx", "cpus": "0"}], "says": ["every thread of nginx on cores 0"],
         "undo": ["the earlier cores of each thread"], "shell": [0]}]);
-    d["next"][0] =
-        json!("try this against nginx (interference): keep nginx off core 1: tailsight fix tailsight-demo/run 1");
+    d["next_steps"][0] = json!({"says": "try this against nginx (interference): keep nginx off core 1",
+        "command": "tailsight fix tailsight-demo/run 1"});
     let d: Diagnosis = serde_json::from_value(d).expect("the diagnosis contract");
     for width in [60, 120] {
         let text = diagnosis(&d, &plain(width));

@@ -40,6 +40,14 @@ pub enum Error {
         /// The part that is wrong.
         why: &'static str,
     },
+    /// A text that is no process of arrivals.
+    #[error("`{text}` is not an arrival process; expected {expected}")]
+    NoProcess {
+        /// What was given.
+        text: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
     /// A setting of the method that contradicts itself.
     #[error("the setting {name} is {value}: {why}")]
     BadSetting {

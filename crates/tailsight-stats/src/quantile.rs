@@ -131,3 +131,9 @@ pub fn samples_for_width_by_density(sorted: &[f64], q: f64, level: f64, wanted: 
     let needed = q * (1.0 - q) * (deviations / (wanted * density)).powi(2);
     (needed.is_finite() && wanted > 0.0).then(|| (needed.ceil() as usize).max(samples_to_support(q, level)))
 }
+
+/// The key of a percentile: `p99.9`.
+#[must_use]
+pub fn name(q: f64) -> String {
+    format!("p{}", (q * 1e8).round() / 1e6)
+}

@@ -3,6 +3,15 @@
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
+/// The generator of what is drawn for a queue or a load: its sequence is fixed by its name, so a seed is for ever.
+pub type Generator = Xoshiro256PlusPlus;
+
+/// A generator for stream `stream` of a seed; two streams of one seed do not overlap.
+#[must_use]
+pub fn generator(seed: u64, stream: u64) -> Generator {
+    Generator::seed_from_u64(mix(seed, stream))
+}
+
 /// The generator behind every permutation, bootstrap and thinning of this crate.
 #[derive(Debug, Clone)]
 pub struct Random(Xoshiro256PlusPlus);

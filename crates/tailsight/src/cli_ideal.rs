@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use tailsight_diagnose::ideal::Objective;
+use tailsight_ideal::Objective;
+use tailsight_ideal::queue::{Discipline, Model};
 use tailsight_load::Protocol;
-use tailsight_queue::{Discipline, Model};
 use tailsight_units::parse;
 
 use crate::cli_common::{percentile, process, protocol};

@@ -6,8 +6,8 @@ use anyhow::Context;
 use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
 use tailsight_diagnose::cohorts::legs::Latencies;
 use tailsight_diagnose::functions::runtimes::Runtimes;
-use tailsight_diagnose::ideal::Named;
 use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf, Selection};
+use tailsight_ideal::Named;
 use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart, Without};
 use tailsight_trace::Run;
 
@@ -281,7 +281,7 @@ pub fn diagnose_selected(
         // Of the same messages, and neither needs the other.
         let served = || {
             let work = opened.analysis.work();
-            let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis, &work);
+            let ideal = tailsight_ideal::of_run(&opened.analysis, &work);
             (work, ideal)
         };
         let served = (options.leg == Leg::Total).then(|| scope.spawn(served));
@@ -300,7 +300,7 @@ pub fn diagnose_selected(
                 tailsight_diagnose::work_balance::check(&mut diagnosis, &work);
             }
             if let Some(of_run) = of_run.flatten() {
-                tailsight_diagnose::ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);
+                tailsight_ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);
             }
             if let Some(more) = &mut diagnosis.more {
                 more.settings.clone_from(&opened.run.meta.settings);
@@ -318,7 +318,7 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
     if diagnosis.not_available.is_some() {
         return Ok(diagnosis);
     }
-    let (lifetimes, without) = tailsight_diagnose::ideal::without(&diagnosis, &opened.analysis, &causes, names)?;
+    let (lifetimes, without) = tailsight_ideal::without(&diagnosis, &opened.analysis, &causes, names)?;
     let mut facts = facts(&opened.run);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
     let paths = opened.analysis.to_paths();

@@ -35,7 +35,7 @@ pub const SCHEMAS: [Printed; 9] = printed! {
         crate::commands::fix::json::Status;
     "import" "What an Intel PT recording held." crate::commands::import_json::Import;
     "ideal" "Of a run (Ideal), of a queue (--model: Prediction), of a server that was measured (--calibrate or --calibration alone: Calibration)."
-        tailsight_diagnose::ideal::Ideal, tailsight_queue::predict::Prediction, tailsight_measure::capacity::Calibration;
+        tailsight_ideal::Ideal, tailsight_ideal::queue::predict::Prediction, tailsight_measure::capacity::Calibration;
     "load" "A latency under a load: a number with its interval, or N/A with the reason." tailsight_measure::report::Report;
     "sweep" "Latency against load, or the highest rate that meets an objective." tailsight_measure::sweep::Sweep;
 };

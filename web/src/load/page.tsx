@@ -8,7 +8,7 @@ import { useChoice, type LoadStore } from "./store";
 import type { Known, Report, Result, Summary } from "./types";
 
 const latencyName = (r: Report) => (r.latency === "service" ? "service time" : "response time");
-const between = (p: Known) => duration(p.lower_ns) + " to " + duration(p.upper_ns);
+const between = (p: Known, word = " to ") => duration(p.lower_ns) + word + duration(p.upper_ns);
 const names = (r: Report) => Object.keys(r.response_ns.percentiles).sort((a, b) => parseFloat(a.slice(1)) - parseFloat(b.slice(1)));
 const words = (text: string) => text[0]!.toUpperCase() + text.slice(1);
 
@@ -66,8 +66,8 @@ function notes({ report: r }: Result): string[] {
   if (v.verdict === "number") {
     for (const p of v.percentiles) if (p.how.method === "effective-sample-size") out.push("Neighbouring samples depend on each other at every affordable sampling rate: the interval of " + p.percentile + " is that of " + count(p.how.effective_n ?? 0) + " independent samples (effective sample size).");
   } else {
-    for (const p of v.passed ?? []) out.push("What passed: the " + p.percentile + " " + latencyName(r) + " is " + duration(p.value_ns) + ", between " + between(p).replace(" to ", " and ") + level(p) + ".");
-    for (const p of v.bounds ?? []) out.push("What is known: the " + p.percentile + " " + latencyName(r) + " is between " + between(p).replace(" to ", " and ") + level(p) + ", which is wider than asked.");
+    for (const p of v.passed ?? []) out.push("What passed: the " + p.percentile + " " + latencyName(r) + " is " + duration(p.value_ns) + ", between " + between(p, " and ") + level(p) + ".");
+    for (const p of v.bounds ?? []) out.push("What is known: the " + p.percentile + " " + latencyName(r) + " is between " + between(p, " and ") + level(p) + ", which is wider than asked.");
     if (v.no_bounds_because) out.push("No bounds of " + (v.missing ?? []).map((m) => m.percentile).join(", ") + ": " + v.no_bounds_because + ".");
     out.push("What would help: " + v.hint + "." + (v.bounds?.length ? "" : " The curves below are of the samples kept; they are no result."));
   }

@@ -14,7 +14,7 @@ const SMALL = 0.01, MOST = 12;
 export function Causes({ store }: { store: Store }) {
   const state = useStore(store), { page } = store.data, d = page.diagnosis, causes = d.causes, looks = store.looks;
   const [unfolded, unfold] = useState(false);
-  if (!causes.length) return <Section id="causes" title="Why: the causes" lede={d.not_available ? "No causes can be said: " + d.not_available.replace(/^N\/A: /, "") + "." : "No cause was found: the messages in focus deviate from the reference by nothing that was recorded."}>{null}</Section>;
+  if (!causes.length) return <Section id="causes" title="Why: the causes" lede={d.not_available ? "No causes can be said. " + d.not_available + "." : "No cause was found: the messages in focus deviate from the reference by nothing that was recorded."}>{null}</Section>;
   const partsOf = (c: { overall: number; p50: number; min: number }) => percent(c.overall) + " of it (in half of the messages " + percent(c.p50) + " or more, in the worst " + percent(c.min) + ")";
   const lede = "Compared: " + plural(d.focus.messages, "message") + " in focus (mean " + duration(d.focus.mean_ns) + ") with " + plural(d.reference.messages, "reference message") + (d.against ? " of the run " + d.against : "") + " (mean " + duration(d.reference.mean_ns) +
     "). The rows add up to the difference. The causes, rows that are not chance, explain " + partsOf(d.coverage) + ". Of " + partsOf(d.owned) + " the owner is known. Press a cause to see it alone in every view.";
@@ -57,13 +57,13 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
   const d = store.data.page.diagnosis, facts = factsOf(d, c);
   const named = store.looks.named(i), evidence = c.paths.length || c.evidence.length || facts.length;
   const chance = c.category === "not-significant" ? d.not_significant ?? [] : [];
-  if (!c.explanation && !c.fix.length && !evidence && !chance.length) return null;
+  if (!c.explanation && !c.steps?.length && !evidence && !chance.length) return null;
   return <tr class={"detail" + (named && c.share >= 0 ? "" : " less")}><td /><td colSpan={5}><div class="inner">
     {c.explanation && c !== firstCause(store) ? <p><Rich text={c.explanation} /></p> : null}
     {chance.length ? <details><summary>{"What was ruled out: " + plural(chance.length, "row") + " whose interval holds 0"}</summary><table class="paths"><tbody>{chance.map((r, k) =>
       <tr><td>{store.data.page.chance_titles[k]}</td><td>{store.data.page.categories[r.category] + " on the " + store.data.page.roles[r.role]}</td><td class="num">{more(r.deviation_ns)}</td><td class="num">{duration(r.ci95_ns[0]) + " … " + duration(r.ci95_ns[1])}</td></tr>)}</tbody></table></details> : null}
-    {c.fix.length || evidence ? <details open={unfolded}><summary>{c.fix.length ? "Fix and evidence" : "Evidence"}</summary><div class="columns">
-      {c.fix.length ? <div><h3>What removes it</h3><ul>{removers(c)}</ul></div> : null}
+    {c.steps?.length || evidence ? <details open={unfolded}><summary>{c.steps?.length ? "Fix and evidence" : "Evidence"}</summary><div class="columns">
+      {c.steps?.length ? <div><h3>What removes it</h3><ul>{removers(c)}</ul></div> : null}
       {evidence ? <div><h3>Evidence</h3>{facts.map((f) => <p>{f}</p>)}
         {c.paths.length ? <table class="paths"><tbody>{c.paths.map(([path, ns]) => <tr><td class="num">{duration(ns)}</td><td><code>{path}</code></td></tr>)}</tbody></table> : null}
         {c.evidence.length ? <p class="ids">{"Hit most: "}{c.evidence.slice(0, 8).map((id) => <button type="button" onClick={() => open(store, id)}>{"message " + count(id)}</button>)}{" In full: "}<code>{"tailsight show " + d.run + " " + c.evidence[0]}</code></p> : null}
@@ -102,10 +102,10 @@ function who(w: NonNullable<Cause["who"]>): string[] {
 
 /** What tailsight fix makes and takes back, by its command; then what is left to be done by hand. */
 function removers(c: Cause) {
-  const actions = c.actions ?? [], byHand = c.fix.filter((_, i) => !actions.some((a) => a.shell.includes(i)));
+  const actions = c.actions ?? [], byHand = (c.steps ?? []).filter((_, i) => !actions.some((a) => a.shell.includes(i)));
   return [
     ...actions.map((a) => <li><code class="command">{a.command}</code><span class="why">{prose(a.title)}</span>{a.says.map((s) => <span class="why">{s}</span>)}<span class="why">undo: <code>tailsight fix --undo</code>{a.undo.length ? " (" + a.undo.join("; ") + ")" : ""}</span></li>),
-    ...byHand.map((f) => <li><Fix text={f} /></li>),
+    ...byHand.map((f) => <li><Fix fix={f} /></li>),
   ];
 }
 

@@ -3,6 +3,7 @@ import type { Store } from "../store";
 import { Fix, Rich, Scroll, Section } from "../parts";
 import { count, duration, plural, prose } from "../units";
 import type { ComponentChildren } from "preact";
+import type { NextStep } from "../types";
 
 export function Recording({ store }: { store: Store }) {
   const { page } = store.data, m = page.meta, d = page.diagnosis;
@@ -19,7 +20,7 @@ export function Recording({ store }: { store: Store }) {
   if (m.devices.length) rows.push(["Devices", <ul>{m.devices.map((v) => <li><b>{v.name}</b>{" " + [v.driver, v.rx_queues || v.tx_queues ? plural(v.rx_queues, "receive queue") + ", " + plural(v.tx_queues, "transmit queue") : "", v.irqs.length ? "interrupts " + v.irqs.join(", ") : "no interrupts of its own", v.here ? "" : "in the target's network namespace", plural(v.packets, "packet") + " for the target"].filter(Boolean).join(" · ")}</li>)}</ul>]);
   if (off.length) rows.push(["Hooks off", <ul>{off.map((h) => <li><code>{h.name}</code>{" " + (h.reason || "no reason recorded")}</li>)}</ul>]);
   if (m.warnings.length) rows.push(["To mind", <ul>{m.warnings.map((w) => <li><Rich text={w} /></li>)}</ul>]);
-  if (d.next.length) rows.push(["Next steps", <ul>{d.next.map((n) => <li><Step store={store} text={n} /></li>)}</ul>]);
+  if (d.next_steps?.length) rows.push(["Next steps", <ul>{d.next_steps.map((n) => <li><Step step={n} /></li>)}</ul>]);
   const t = page.timelines, others = t.ids.reduce((a, b) => a + b.length, 0) - t.focus;
   if (!page.served) rows.push(["In this file", plural(store.data.total, "message") + " as points; whole timelines of " + plural(t.focus, "message") + " in focus (of " + count(d.focus.messages) + ") and of " + plural(others, "other") + ", at random." + leftOut(t.of - t.focus - others)]);
   return <Section id="record" title="The recording">
@@ -31,10 +32,9 @@ export function Recording({ store }: { store: Store }) {
 
 function leftOut(n: number): string { return n <= 0 ? " None is left out." : n === 1 ? " One is left out: tailsight view has it." : " The other " + count(n) + " are left out: tailsight view has them."; }
 
-/** A step: prose, with a cause's fix or a command of ours at its end. */
-function Step({ store, text }: { store: Store; text: string }) {
-  const fix = store.data.page.diagnosis.causes.flatMap((c) => c.fix).find((f) => f.includes("  # ") && text.endsWith(f) && text !== f);
-  if (fix) return <Fix text={fix} before={text.slice(0, -fix.length).trim()} />;
-  const at = text.indexOf(": tailsight ");
-  return at < 0 ? <Fix text={text} /> : <>{prose(text.slice(0, at + 2))}<code>{text.slice(at + 2)}</code></>;
+/** A step: prose, with a cause's fix or a command of ours behind it. */
+function Step({ step }: { step: NextStep }) {
+  const { says, fix, command } = step;
+  if (!fix && !command) return <Rich text={says} />;
+  return <>{says ? prose(says) + ": " : ""}{fix ? <Fix fix={fix} /> : null}{command ? <code>{command}</code> : null}</>;
 }

@@ -29,12 +29,13 @@ pub(super) struct CategoryAdvice {
     pub says_r: Option<String>,
     pub says_before: Option<String>,
     #[serde(default)]
-    pub fix: Vec<Fix>,
+    pub fix: Vec<Template>,
 }
 
+/// A fix whose values are still to be filled in.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Fix {
+pub(super) struct Template {
     pub role: Option<Role>,
     #[serde(default)]
     pub only: Vec<String>,
@@ -61,7 +62,7 @@ pub(super) struct Fix {
     pub once_named: Option<String>,
 }
 
-impl Fix {
+impl Template {
     /// The command and its undo.
     pub fn commands(&self) -> Option<(String, String)> {
         let written = || Some((self.r#do.clone()?, self.undo.clone()?));

@@ -1,37 +1,35 @@
 //! Fixes: commands with their undo, steps, and what `tailsight fix` can apply by itself.
 //!
-//! In: a [`Cause`], facts about the run. Out: lines of shell and text, and [`Action`]s.
+//! In: a [`Cause`], facts about the run. Out: [`Fix`]es and [`Action`]s.
 
 use tailsight_lifetime::{FrameKind, Role};
 
 use super::change::Change;
-use super::data::{ADVICE, Fix};
+use super::data::{ADVICE, Template};
 use super::{Advisor, change, fill};
 use crate::cause::{Subject, names};
 use crate::cohorts::focus::percent;
-use crate::model::{Action, Cause, FunctionPart};
+use crate::model::{Action, Cause, Fix, FunctionPart};
 use crate::{Options, glob};
 
 /// The least part of what held a queue for which its fixes are the queue's.
 const MOSTLY: f64 = 0.5;
-/// Before a command that misses values.
-pub const TO_FILL_IN: &str = "fill in: ";
 
 impl Advisor<'_> {
     /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`
     /// can make; [`number`] gives them their numbers.
-    pub fn fixes(&self, cause: &Cause) -> (Vec<String>, Vec<Action>) {
+    pub fn fixes(&self, cause: &Cause) -> (Vec<Fix>, Vec<Action>) {
         let Some(advice) = ADVICE.categories.get(&cause.category).filter(|_| cause.deviation_ns > 0) else {
             return (vec![], vec![]);
         };
         // What held a queue comes before what makes a queue shorter.
-        let (mut lines, mut actions) = self.held_by(cause).map(|held_by| self.fixes(&held_by)).unwrap_or_default();
-        let of_what_held = !lines.is_empty();
+        let (mut fixes, mut actions) = self.held_by(cause).map(|held_by| self.fixes(&held_by)).unwrap_or_default();
+        let of_what_held = !fixes.is_empty();
         let base = base(cause);
         let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, &base);
         let each_ns = cause.deviation_ns as f64 * self.focus_messages as f64 / cause.messages.max(1) as f64;
         let in_range = |&[from, to]: &[u64; 2]| (from as f64..=to as f64).contains(&(each_ns / 1e3));
-        let fits = |f: &&Fix| {
+        let fits = |f: &&Template| {
             f.role.is_none_or(|r| r == cause.role)
                 && (f.only.is_empty() || is(&f.only))
                 && !is(&f.except)
@@ -40,16 +38,16 @@ impl Advisor<'_> {
                 && (self.readable || !f.readable)
         };
         // In the order of the data, but what changes how the whole application is scheduled comes last.
-        let mut fitting: Vec<&Fix> = advice.fix.iter().filter(fits).collect();
-        fitting.sort_by_key(|fix| fix.change.as_ref().is_some_and(Change::is_real_time));
-        for fix in fitting {
-            let (shown, action) = self.fix(fix, cause);
-            let shell = lines.len()..lines.len() + shown.len();
-            lines.extend(shown);
+        let mut fitting: Vec<&Template> = advice.fix.iter().filter(fits).collect();
+        fitting.sort_by_key(|template| template.change.as_ref().is_some_and(Change::is_real_time));
+        for template in fitting {
+            let (filled, action) = self.filled(template, cause);
+            let shell = fixes.len()..fixes.len() + filled.len();
+            fixes.extend(filled);
             actions
                 .extend(action.filter(|_| !shell.is_empty()).map(|action| Action { shell: shell.collect(), ..action }));
         }
-        (lines, actions)
+        (fixes, actions)
     }
 
     /// Of a queue, what held most of the messages ahead, as a cause of its own. That later ones were served first it does not explain.
@@ -67,19 +65,20 @@ impl Advisor<'_> {
         })
     }
 
-    fn fix(&self, fix: &Fix, cause: &Cause) -> (Vec<String>, Option<Action>) {
+    /// A template with the values of the cause: a command can be one a process.
+    fn filled(&self, template: &Template, cause: &Cause) -> (Vec<Fix>, Option<Action>) {
         let device = self.facts.devices.first().map(String::as_str);
         // A run that knows the device knows its interrupts: without any it is one of software, whatever its name (in a
         // container, a veth is called eth0). Of an unknown device nothing is known, and the fix says what to fill in.
         let software = |d: &str| fill::is_virtual(d) || self.facts.irqs.is_empty();
-        if let (Some(hardware), Some(device)) = (fix.hardware, device)
+        if let (Some(hardware), Some(device)) = (template.hardware, device)
             && hardware == software(device)
         {
             return (vec![], None);
         }
         // The host's (or the container's) first process starts the others, which would have its cores from then on.
         let is_first = cause.who.as_ref().is_some_and(|who| who.pid == 1 && who.comm == base(cause));
-        if is_first && matches!(fix.change, Some(Change::PinNamed(_))) {
+        if is_first && matches!(template.change, Some(Change::PinNamed(_))) {
             return (vec![], None);
         }
         let facts = self.facts;
@@ -98,13 +97,13 @@ impl Advisor<'_> {
             device_netns: facts.device_netns,
             who: cause.who.as_ref(),
             function: cause.functions.first().filter(|function| tells(function)),
-            inside: match fix.inside {
+            inside: match template.inside {
                 Some(change::Inside::Target) => facts.netns,
                 Some(change::Inside::Device) => facts.device_netns,
                 None => None,
             },
         };
-        (fill_fix(fix, &fill), action(fix, &fill))
+        (fill_fix(template, &fill), action(template, &fill))
     }
 }
 
@@ -128,11 +127,11 @@ fn irq(cause: &Cause) -> Option<&str> {
 }
 
 /// A fix as data, when every value that it needs is known.
-fn action(fix: &Fix, fill: &fill::Fill<'_>) -> Option<Action> {
-    let changes = fix.change.as_ref()?.structured(fill)?;
+fn action(template: &Template, fill: &fill::Fill<'_>) -> Option<Action> {
+    let changes = template.change.as_ref()?.structured(fill)?;
     Some(Action {
         n: 0,
-        title: fill.raw(fix.why.as_ref()?)?,
+        title: fill.raw(template.why.as_ref()?)?,
         command: String::new(),
         says: changes.iter().map(tailsight_fix::Change::says).collect(),
         undo: changes.iter().map(|c| c.undo_says().to_owned()).collect(),
@@ -188,12 +187,12 @@ pub fn question(options: &Options, against: Option<&str>) -> String {
 }
 
 /// A fix with its values: nothing when it cannot work in this run.
-fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
-    if let Some(step) = fix.once_named.as_ref().filter(|_| fill.function.is_some()).or(fix.step.as_ref()) {
+fn fill_fix(template: &Template, fill: &fill::Fill<'_>) -> Vec<Fix> {
+    if let Some(step) = template.once_named.as_ref().filter(|_| fill.function.is_some()).or(template.step.as_ref()) {
         let filled = fill.one(step, fill.pids.first().copied());
-        return filled.map(|f| format!("{}{}", f.text, found(" (", &f.find, ")"))).into_iter().collect();
+        return filled.map(|f| Fix::step(f.text + &found(" (", &f.find, ")"))).into_iter().collect();
     }
-    let (Some((run, undo)), Some(why)) = (fix.commands(), &fix.why) else { return vec![] };
+    let (Some((run, undo)), Some(why)) = (template.commands(), &template.why) else { return vec![] };
     // One command a process where the command names one, else one.
     let pids: Vec<Option<u32>> = if run.contains("{pid}") && !fill.pids.is_empty() {
         fill.pids.iter().copied().map(Some).collect()
@@ -213,13 +212,14 @@ fn fill_fix(fix: &Fix, fill: &fill::Fill<'_>) -> Vec<String> {
                 find.push(word);
             }
         }
-        // Not behind the undo, which is to be copied.
         let more =
             if out.len() == 2 && all > 3 { format!("; so for {} more processes", all - 3) } else { String::new() };
-        // A command that misses a value is text to be completed, and says so first: it must not be pasted as it is.
-        let mark = if find.is_empty() { "" } else { TO_FILL_IN };
-        let (run, undo) = (enter(run.text), enter(undo.text));
-        out.push(format!("{mark}{run}  # {}{more}{}; undo: {undo}", why.text, found("; ", &find, "")));
+        out.push(Fix {
+            command: Some(enter(run.text)),
+            fill_in: !find.is_empty(),
+            why: why.text + &more + &found("; ", &find, ""),
+            undo: Some(enter(undo.text)),
+        });
     }
     out
 }
@@ -278,8 +278,13 @@ mod tests {
         assert!(tried > 3, "{tried}");
     }
 
-    /// The fixes of receive processing on the application core: the device, its interrupts, a process in its namespace.
+    /// The fixes of receive processing on the application core, each in a line.
     fn receive_fixes(devices: &[&str], irqs: &[u32], netns: Option<u32>) -> Vec<String> {
+        receive_fixes_as_data(devices, irqs, netns).iter().map(Fix::to_string).collect()
+    }
+
+    /// They: the device, its interrupts, a process in its namespace.
+    fn receive_fixes_as_data(devices: &[&str], irqs: &[u32], netns: Option<u32>) -> Vec<Fix> {
         let facts = RecordingFacts {
             devices: devices.iter().map(|d| (*d).to_owned()).collect(),
             irqs: irqs.to_vec(),
@@ -288,7 +293,7 @@ mod tests {
             device_netns: netns,
             ..RecordingFacts::default()
         };
-        fixes_of(&facts, ("receive-processing", "net_rx"), (1000, 50))
+        advisor("memcached", &facts, 1000).fixes(&a_cause(("receive-processing", "net_rx"), (1000, 50))).0
     }
 
     /// Of 50 slow messages that took so much longer, ns.
@@ -303,7 +308,12 @@ mod tests {
         (category, name): (&str, &str),
         (deviation_ns, messages): (i64, u64),
     ) -> Vec<String> {
-        advisor("memcached", facts, deviation_ns).fixes(&a_cause((category, name), (deviation_ns, messages))).0
+        lines(&advisor("memcached", facts, deviation_ns), &a_cause((category, name), (deviation_ns, messages)))
+    }
+
+    /// The fixes of a cause, each in a line.
+    fn lines(advisor: &Advisor<'_>, cause: &Cause) -> Vec<String> {
+        advisor.fixes(cause).0.iter().map(Fix::to_string).collect()
     }
 
     /// A cause on the application core, with so many ns more on average, which hit so many messages.
@@ -322,7 +332,7 @@ mod tests {
         let advised = |readable| {
             let advisor = Advisor { readable, ..advisor("nginx", &facts, 1_000_000) };
             let cause = a_cause(("app-processing", "class of 257 to 512 bytes"), (1_000_000, 50));
-            advisor.fixes(&cause).0.join(" ").contains("--protocol")
+            lines(&advisor, &cause).join(" ").contains("--protocol")
         };
         assert_eq!((advised(true), advised(false)), (true, false));
     }
@@ -363,7 +373,7 @@ mod tests {
                     "subject": Subject::named("waits in write for shipper"), "messages": 3,
                 }],
             }));
-            advisor.fixes(&cause.expect("a cause")).0
+            lines(&advisor, &cause.expect("a cause"))
         };
         let mostly = of(0.9);
         assert!(mostly[0].starts_with("app slept in write until who reads"), "{mostly:?}");
@@ -382,7 +392,7 @@ mod tests {
                 "ci95_ns": [1, 1000], "messages": 50, "evidence": [], "paths": [], "fix": [], "explanation": "",
                 "functions": functions,
             }));
-            advisor.fixes(&cause.expect("a cause")).0
+            lines(&advisor, &cause.expect("a cause"))
         };
         let named = |inside: Option<&str>, waits: bool| {
             let function = FunctionPart {
@@ -427,7 +437,7 @@ mod tests {
         assert_eq!(receive_fixes(&["eth0"], &[], None), [rps]);
         assert_eq!(receive_fixes(&["veth3"], &[], None).len(), 1);
         let unknown = receive_fixes(&[], &[], None);
-        assert!(unknown.iter().all(|f| f.starts_with(TO_FILL_IN) && f.contains("DEV: ")), "{unknown:?}");
+        assert!(unknown.iter().all(|f| f.starts_with("fill in: ") && f.contains("DEV: ")), "{unknown:?}");
         assert!(unknown[1].contains("IRQS: "), "{unknown:?}");
     }
 
@@ -435,12 +445,13 @@ mod tests {
     /// that is mounted shows the devices of the host. Interrupts are the machine's, wherever the device is.
     #[test]
     fn a_device_of_another_network_namespace_is_named_and_entered() {
-        let fixes = receive_fixes(&["eth0"], &[38], Some(77));
+        let fixes = receive_fixes_as_data(&["eth0"], &[38], Some(77));
+        let command = |fix: &Fix| fix.command.clone().expect("a command");
         let enter = "nsenter -t 77 -n unshare -m sh -c 'mount -t sysfs sysfs /sys && for f in /sys/class/net/eth0/";
-        let (run, undo) = fixes[0].split_once("; undo: ").expect("an undo");
+        let (run, undo) = (command(&fixes[0]), fixes[0].undo.as_ref().expect("an undo"));
         assert!(run.starts_with(enter) && undo.starts_with(enter), "{fixes:?}");
         assert!(run.contains("s=/run/tailsight.77$(echo $f | tr / .)"), "apart from the host's eth0: {run}");
-        assert!(fixes[1].starts_with("for i in 38;"), "{fixes:?}");
+        assert!(command(&fixes[1]).starts_with("for i in 38;"), "{fixes:?}");
         assert_eq!(receive_fixes(&["veth3"], &[], Some(77)).len(), 1, "no interrupts, no coalescing");
     }
 
@@ -482,13 +493,16 @@ mod tests {
                     assert!(!text.contains(['{', '}']), "{category}: {text}");
                 }
                 for fill in [&known, &nothing] {
-                    let shown = fill_fix(fix, fill);
-                    assert_eq!(shown.len(), 1, "{category}: {fix:?}");
+                    let filled = fill_fix(fix, fill);
+                    assert_eq!(filled.len(), 1, "{category}: {fix:?}");
+                    let shown = [filled[0].to_string()];
                     assert!(!shown[0].contains(['{', '}']), "{category}: {}", shown[0]);
                     let missing = words.iter().any(|w| shown[0].contains(&format!("{w}: ")));
                     let command = fix.commands().is_some();
-                    assert_eq!(shown[0].starts_with(TO_FILL_IN), command && missing, "{category}: {}", shown[0]);
-                    assert_eq!(shown[0].contains("; undo: "), command, "{category}: {}", shown[0]);
+                    assert_eq!(filled[0].fill_in, command && missing, "{category}: {}", shown[0]);
+                    assert_eq!(shown[0].starts_with("fill in: "), filled[0].fill_in, "{category}: {}", shown[0]);
+                    assert_eq!(filled[0].command.is_some(), command, "{category}: {}", shown[0]);
+                    assert_eq!(filled[0].undo.is_some(), command, "{category}: {}", shown[0]);
                     for word in split(&shown[0]).iter().filter(|w| words.contains(&w.as_str())) {
                         let explained = shown[0].contains(&format!("{word}: "));
                         // A step may name a word of its own, like the N of /proc/irq/N.

@@ -16,7 +16,7 @@ use tailsight_lifetime::{Lifetimes, Message};
 
 use crate::cohorts::{Cohort, Cohorts};
 use crate::{Options, RecordingFacts};
-pub use fixes::{TO_FILL_IN, number, question};
+pub use fixes::{number, question};
 pub use sentences::{pathology, root_words};
 
 /// What sentences and fixes need to know beside the cause.

@@ -12,7 +12,7 @@ use crate::cause::{Category, Subject};
 use crate::cohorts::focus::percent;
 use crate::estimate::counted::Cost;
 use crate::estimate::{CostOfKind, Estimates};
-use crate::model::{Cause, Diagnosis};
+use crate::model::{Cause, Diagnosis, NextStep};
 use crate::{Options, RecordingFacts, glob};
 
 /// The share of the deviation from which a row that is no cause has a note of its own.
@@ -198,43 +198,55 @@ fn made_of(cost: &Cost, cause: &Cause) -> String {
 const UNSAID: f64 = 0.01;
 
 /// What to do next, most useful first, at most three.
-pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<String> {
+pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
     let run = fill::quote(&facts.run);
     let mut out = vec![];
     let segments = crate::multiplexed::counts_segments(diagnosis);
     if segments {
-        out.push(
-            "measure requests at the client, or by traces of the application: here only the time until segments are received is known"
-                .into(),
-        );
+        out.push(NextStep::words(
+            "measure requests at the client, or by traces of the application: here only the time until segments are received is known",
+        ));
     }
     let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0 && !segments);
-    if let Some((cause, fix)) = top.and_then(|c| Some((c, c.fix.first()?))) {
+    if let Some((cause, fix)) = top.and_then(|c| Some((c, c.steps.first()?))) {
         let what = match cause.title() {
             title if cause.category.says(&title) => cause.category.words().to_owned(),
             title => format!("{title} ({})", cause.category.words()),
         };
         // What tailsight fix can make is not told as a line of shell.
         match cause.actions.iter().find(|a| a.shell.contains(&0)) {
-            Some(action) => out.push(format!("try this against {what}: {}: {}", action.title, action.command)),
-            None => out.push(format!("try the first fix of {what}, then record again: {fix}")),
+            Some(action) => {
+                out.push(NextStep::command(format!("try this against {what}: {}", action.title), &action.command));
+            }
+            None => out.push(NextStep {
+                fix: Some(fix.clone()),
+                ..NextStep::words(format!("try the first fix of {what}, then record again"))
+            }),
         }
     }
     if facts.lost_events > 0 {
-        out.push("record again for a shorter time, or with larger buffers: events were lost".into());
+        out.push(NextStep::words("record again for a shorter time, or with larger buffers: events were lost"));
     }
     if diagnosis.causes.last().is_some_and(|u| u.share.abs() > 0.1) {
-        out.push("run tailsight doctor: it lists what else this machine could record, to explain the rest".into());
+        out.push(NextStep::words(
+            "run tailsight doctor: it lists what else this machine could record, to explain the rest",
+        ));
     }
     if diagnosis.not_available.is_some() {
-        out.push("record longer or under more load: without -d, record goes on until there are enough messages".into());
+        out.push(NextStep::words(
+            "record longer or under more load: without -d, record goes on until there are enough messages",
+        ));
     }
     if let Some(slowest) = diagnosis.slowest.first() {
-        out.push(format!("see the slowest message, step by step: tailsight show {run} {}", slowest.id));
+        out.push(NextStep::command(
+            "see the slowest message, step by step",
+            format!("tailsight show {run} {}", slowest.id),
+        ));
     }
-    out.push(format!("see it all on one page: tailsight report {run}"));
+    out.push(NextStep::command("see it all on one page", format!("tailsight report {run}")));
     if diagnosis.leg == Leg::Receive && !crate::multiplexed::counts_segments(diagnosis) {
-        out.push(format!("include service and sending, not only receiving: tailsight diagnose {run} --leg total"));
+        let command = format!("tailsight diagnose {run} --leg total");
+        out.push(NextStep::command("include service and sending, not only receiving", command));
     }
     out.truncate(3);
     out

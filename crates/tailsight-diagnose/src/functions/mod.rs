@@ -28,7 +28,7 @@ use crate::Options;
 use crate::advice::Advisor;
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
-use crate::model::{Cause, FunctionHow, FunctionPart, HotFrame, RuntimePart};
+use crate::model::{Cause, Fix, FunctionHow, FunctionPart, HotFrame, RuntimePart};
 use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
@@ -129,11 +129,11 @@ type InCohorts = [Vec<InMessage>; 2];
 
 /// The fixes of a cause whose functions are known.
 fn advise(cause: &mut Cause, advisor: &Advisor<'_>) {
-    (cause.fix, cause.actions) = advisor.fixes(cause);
+    (cause.steps, cause.actions) = advisor.fixes(cause);
     if let Some(fix) = cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix) {
         // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
         let first = cause.actions.iter().flat_map(|action| &action.shell).max().map_or(0, |last| last + 1);
-        cause.fix.insert(first.min(cause.fix.len()), fix);
+        cause.steps.insert(first.min(cause.steps.len()), fix);
     }
 }
 
@@ -281,7 +281,7 @@ impl Search<'_> {
             cause.hot_path = self.hot_path(&tree, parts[first.1], &scale);
         }
         cause.functions = merged(found.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
-        if !cause.functions.is_empty() && !cause.fix.is_empty() {
+        if !cause.functions.is_empty() && !cause.steps.is_empty() {
             advise(cause, &self.advisor);
         }
         self.as_runtime(cause);
@@ -386,7 +386,7 @@ impl Search<'_> {
         // What is advised of the application's own work does not help.
         let advised = documented_fix(&runtime);
         if cause.actions.is_empty() {
-            cause.fix = vec![advised];
+            cause.steps = vec![advised];
         }
     }
 
@@ -475,8 +475,8 @@ fn most_of(cause: &Cause, nesting: f64, counts: impl Fn(&FunctionPart, &RuntimeP
 }
 
 /// What the documentation of a runtime advises.
-fn documented_fix(runtime: &RuntimePart) -> String {
-    format!("{}: {} ({})", runtime.of, runtime.fix, runtime.documented)
+fn documented_fix(runtime: &RuntimePart) -> Fix {
+    Fix::step(format!("{}: {} ({})", runtime.of, runtime.fix, runtime.documented))
 }
 
 /// Of each frame the first one in the same function. A frame is a place in a function, and what calls it is another place: without

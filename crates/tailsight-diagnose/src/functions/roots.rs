@@ -32,8 +32,8 @@ pub(crate) fn say(causes: &mut [Cause], roots: &[Root], advisor: &Advisor<'_>, r
                 cause.clauses.functions.push(clause("what held those", first, runtimes));
             }
             let documented = first.runtime.as_ref().map(super::documented_fix);
-            if let Some(fix) = documented.filter(|fix| !cause.fix.contains(fix)) {
-                cause.fix.push(fix);
+            if let Some(fix) = documented.filter(|fix| !cause.steps.contains(fix)) {
+                cause.steps.push(fix);
             }
         }
         cause.explanation = cause.clauses.sentence();

@@ -9,6 +9,7 @@ use tailsight_lifetime::{NamedFrame, Role};
 use crate::cause::names::titled;
 use crate::cause::phase::or_empty;
 use crate::cause::{Category, How, Phase, Subject};
+use crate::model::fixes::Fix;
 
 /// One named cause.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -86,8 +87,11 @@ pub struct Cause {
     /// The one call path through the first of them that most of its time was on, outermost function first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot_path: Vec<HotFrame>,
-    /// Commands or steps that remove it, filled in with this run's pids.
+    /// Commands or steps that remove it, filled in with this run's pids: each of `steps` in a line.
     pub fix: Vec<String>,
+    /// Those as data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Fix>,
     /// Those of them that `tailsight fix` can make and take back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<Action>,
@@ -357,13 +361,7 @@ pub struct Cluster {
 
 impl Cause {
     /// A cause with no numbers yet.
-    pub(crate) fn new(
-        category: Category,
-        name: String,
-        subject: Subject,
-        frames: Vec<NamedFrame>,
-        role: Role,
-    ) -> Cause {
+    pub fn new(category: Category, name: String, subject: Subject, frames: Vec<NamedFrame>, role: Role) -> Cause {
         Cause {
             rank: 0,
             category,
@@ -392,6 +390,7 @@ impl Cause {
             functions: vec![],
             hot_path: vec![],
             fix: vec![],
+            steps: vec![],
             actions: vec![],
             explanation: String::new(),
             clauses: Clauses::default(),

@@ -1,6 +1,8 @@
 //! The diagnosis as data: exactly the JSON contract (`diagnose --json`, schema 1). All times are integer ns.
 
 mod causes;
+mod fixes;
+pub mod ideal;
 
 use std::collections::BTreeMap;
 
@@ -10,12 +12,12 @@ use tailsight_lifetime::{Context, Incomplete, Leg, Role};
 
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
-use crate::ideal::answer::OfDiagnosis;
 
 pub(crate) use causes::Clauses;
 pub use causes::{
     Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, Root, RuntimePart, Who,
 };
+pub use fixes::{Fix, NextStep};
 
 /// What was found out about a run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -94,7 +96,7 @@ pub struct Diagnosis {
     /// What the ideal server would have given the focus too, and what each cause's absence would buy. Absent where `ideal_ns` is
     /// null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ideal: Option<OfDiagnosis>,
+    pub ideal: Option<ideal::OfDiagnosis>,
     /// The causes that were taken out before (`diagnose --without`): latencies, focus and causes are what the replay predicts. Absent
     /// when none were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,9 +108,20 @@ pub struct Diagnosis {
     /// Notes for the reader: what limits this diagnosis.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What to do next, most useful first.
+    /// What to do next, most useful first: each of `next_steps` in a line.
     #[serde(default)]
     pub next: Vec<String>,
+    /// Those as data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next_steps: Vec<NextStep>,
+}
+
+impl Diagnosis {
+    /// Writes fixes and next steps in lines, from the data.
+    pub(crate) fn write_lines(&mut self) {
+        self.causes.iter_mut().for_each(|cause| cause.fix = cause.steps.iter().map(Fix::to_string).collect());
+        self.next = self.next_steps.iter().map(NextStep::to_string).collect();
+    }
 }
 
 /// What a rule for sleeps decided of the focus (docs/rules.md).

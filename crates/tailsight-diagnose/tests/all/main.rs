@@ -2,7 +2,6 @@
 
 mod common;
 mod functions;
-mod ideal;
 mod method;
 mod nesting;
 mod rows;

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use tailsight_diagnose::Diagnosis;
-use tailsight_diagnose::ideal::{Capacity, Ideal, Queues};
 use tailsight_diagnose::model::TakenOut;
+use tailsight_ideal::queue::predict::Prediction;
+use tailsight_ideal::{Capacity, Ideal, Queues};
 use tailsight_measure::capacity::Calibration;
-use tailsight_queue::predict::Prediction;
 use tailsight_units::Untrusted;
 
 use super::text::{clean, paint, wrap};

@@ -18,7 +18,7 @@ mod text;
 mod typical;
 
 use tailsight_diagnose::advice::root_words;
-use tailsight_diagnose::model::Cause;
+use tailsight_diagnose::model::{Cause, Fix, NextStep};
 use tailsight_diagnose::multiplexed::counts_segments;
 use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Leg;
@@ -125,7 +125,7 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
         line(String::new());
         line(paint(style, "1", "Next:"));
         for (n, step) in steps.iter().enumerate() {
-            for (i, row) in steps::lines(step, first_fix(diagnosis), style.columns() - 5).into_iter().enumerate() {
+            for (i, row) in steps::lines(step, style.columns() - 5).into_iter().enumerate() {
                 line(if i == 0 { format!("  {}. {row}", n + 1) } else { format!("     {row}") });
             }
         }
@@ -257,9 +257,9 @@ pub(crate) fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::C
 }
 
 /// The first cause's first fix, unless tailsight fix makes it: then the diagnosis proposes that command.
-fn first_fix(d: &Diagnosis) -> Option<&str> {
+fn first_fix(d: &Diagnosis) -> Option<&Fix> {
     let cause = first_cause(d)?;
-    cause.fix.first().filter(|_| !cause.actions.iter().any(|a| a.shell.contains(&0))).map(String::as_str)
+    cause.steps.first().filter(|_| !cause.actions.iter().any(|a| a.shell.contains(&0)))
 }
 
 fn labelled(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> Vec<String> {
@@ -404,8 +404,9 @@ pub(crate) fn cost(d: &Diagnosis, run: Option<&RunMeta>) -> String {
     text
 }
 
-/// Two or three steps: the first cause's fix, unless a proposed step contains it already, then what the diagnosis proposes.
-fn next_steps(d: &Diagnosis) -> Vec<&str> {
-    let fix = first_fix(d).filter(|fix| !d.next.iter().any(|step| step.contains(fix)));
-    fix.into_iter().chain(d.next.iter().map(String::as_str)).take(3).collect()
+/// Two or three steps: the first cause's fix, unless a proposed step is about it already, then what the diagnosis proposes.
+fn next_steps(d: &Diagnosis) -> Vec<NextStep> {
+    let fix = first_fix(d).filter(|fix| !d.next_steps.iter().any(|step| step.fix.as_ref() == Some(fix)));
+    let alone = fix.map(|fix| NextStep { fix: Some(fix.clone()), ..NextStep::default() });
+    alone.into_iter().chain(d.next_steps.iter().cloned()).take(3).collect()
 }

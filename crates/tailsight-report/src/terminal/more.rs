@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_diagnose::ideal::WhatIf;
 use tailsight_diagnose::model::Stage;
 use tailsight_diagnose::model::{CoreContexts, More};
 use tailsight_diagnose::{Diagnosis, Titled};
+use tailsight_ideal::WhatIf;
 
 use super::causes::is_named;
 use super::ideal::percentile_without;

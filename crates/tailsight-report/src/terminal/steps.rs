@@ -1,80 +1,87 @@
 //! A step as lines: prose is wrapped; commands are whole, on lines of their own, so that they can be copied.
 //!
-//! In: a step of the diagnosis: prose, or `command  # why; undo: command`, or prose that ends in one of these or in a
-//! command of ours after a colon. Out: lines without indentation; everything but prose and commands is a comment.
+//! In: a step of the diagnosis. Out: lines without indentation; everything but prose and commands is a comment.
+
+use tailsight_diagnose::model::NextStep;
 
 use super::text::{clean, wrap};
 
-/// The lines of a step; prose has at most `columns`. `fix` is the first cause's, to be found at the step's end.
-pub(super) fn lines(step: &str, fix: Option<&str>, columns: usize) -> Vec<String> {
-    // A fix may be advice without a command: that is prose.
-    let held = fix.filter(|fix| fix.contains("  # ") && step.ends_with(fix)).map(|fix| step.len() - fix.len());
-    let ours = step.find(": tailsight ").map(|at| at + 2);
-    let Some(at) = held.or(ours) else {
-        return match step.split_once("  # ") {
-            Some(_) => command(step, columns),
-            None => wrap(step, columns, ""),
-        };
-    };
-    let (before, rest) = step.split_at(at);
-    let mut out = match before.trim() {
-        "" => Vec::new(),
-        text => wrap(text, columns, ""),
-    };
-    let mut command = command(rest, columns);
-    if let (Some(last), [only]) = (out.last_mut(), command.as_slice())
+/// The lines of a step; prose has at most `columns`.
+pub(super) fn lines(step: &NextStep, columns: usize) -> Vec<String> {
+    let mut commands = Vec::new();
+    if let Some(fix) = &step.fix {
+        // A fix may be advice without a command: that is prose.
+        let Some(command) = fix.shown_command() else { return wrap(&step.to_string(), columns, "") };
+        commands.push(clean(&command));
+        let why = wrap(&fix.why, columns.saturating_sub(2), "");
+        commands.extend(why.into_iter().map(|row| format!("# {row}")));
+        // It can be copied like the command.
+        commands.extend(fix.undo.iter().map(|undo| format!("# undo: {}", clean(undo))));
+    }
+    commands.extend(step.command.iter().map(|command| clean(command)));
+    if commands.is_empty() {
+        return wrap(&step.says, columns, "");
+    }
+    if step.says.is_empty() {
+        return commands;
+    }
+    let mut out = wrap(&format!("{}:", step.says), columns, "");
+    if let (Some(last), [only]) = (out.last_mut(), commands.as_slice())
         && last.chars().count() + 1 + only.chars().count() <= columns
     {
         *last += &format!(" {only}");
         return out;
     }
-    out.append(&mut command);
-    out
-}
-
-fn command(text: &str, columns: usize) -> Vec<String> {
-    let text = clean(text);
-    let Some((run, comment)) = text.split_once("  # ") else { return vec![text] };
-    let mut out = vec![run.to_owned()];
-    let (why, undo) = comment.split_once("; undo: ").map_or((comment, None), |(why, undo)| (why, Some(undo)));
-    out.extend(wrap(why, columns.saturating_sub(2), "").into_iter().map(|row| format!("# {row}")));
-    // It can be copied like the command.
-    out.extend(undo.map(|undo| format!("# undo: {undo}")));
+    out.append(&mut commands);
     out
 }
 
 #[cfg(test)]
 mod tests {
+    use tailsight_diagnose::model::{Fix, NextStep};
+
     use super::lines;
 
-    const FIX: &str = "renice -n 5 -p 7  # be nice; undo: renice -n 0 -p 7";
+    fn fix(command: &str, why: &str, undo: &str) -> Fix {
+        Fix { command: Some(command.into()), why: why.into(), undo: Some(undo.into()), ..Fix::default() }
+    }
+
+    fn step(says: &str, fix: Fix) -> NextStep {
+        NextStep { fix: Some(fix), ..NextStep::words(says) }
+    }
 
     #[test]
     fn a_fix_stands_on_lines_of_its_own() {
+        let renice = fix("renice -n 5 -p 7", "be nice", "renice -n 0 -p 7");
         let whole = ["renice -n 5 -p 7", "# be nice", "# undo: renice -n 0 -p 7"];
-        assert_eq!(lines(FIX, Some(FIX), 20), whole);
-        assert_eq!(lines(FIX, None, 20), whole);
-        let step = format!("try this: {FIX}");
-        assert_eq!(lines(&step, Some(FIX), 20), ["try this:", whole[0], whole[1], whole[2]]);
+        assert_eq!(lines(&step("", renice.clone()), 20), whole);
+        assert_eq!(lines(&step("try this", renice.clone()), 20), ["try this:", whole[0], whole[1], whole[2]]);
+        let misses = Fix { fill_in: true, ..renice };
+        assert_eq!(lines(&step("", misses), 20)[0], "fill in: renice -n 5 -p 7");
     }
 
     #[test]
     fn a_command_of_ours_is_whole() {
-        let step = "see it: tailsight report run";
-        assert_eq!(lines(step, None, 80), [step]);
-        assert_eq!(lines(step, None, 20), ["see it:", "tailsight report run"]);
+        let step = NextStep::command("see it", "tailsight report run");
+        assert_eq!(lines(&step, 80), ["see it: tailsight report run"]);
+        assert_eq!(lines(&step, 20), ["see it:", "tailsight report run"]);
     }
 
     #[test]
     fn a_fix_in_prose_and_the_reason_of_a_command_are_wrapped() {
-        let advice = "give it more cores";
-        assert_eq!(lines(&format!("try: {advice}"), Some(advice), 12), ["try: give it", "more cores"]);
-        let long = "run me  # because it is needed; undo: do not run me again";
-        assert_eq!(lines(long, None, 14), ["run me", "# because it", "# is needed", "# undo: do not run me again"]);
+        assert_eq!(lines(&step("try", Fix::step("give it more cores")), 12), ["try: give it", "more cores"]);
+        let long = fix("run me", "because it is needed", "do not run me again");
+        assert_eq!(
+            lines(&step("", long), 14),
+            ["run me", "# because it", "# is needed", "# undo: do not run me again"]
+        );
     }
 
+    /// What stands in prose as it would between the parts of a fix is prose.
     #[test]
     fn prose_is_wrapped() {
-        assert_eq!(lines("give it more cores", None, 10), ["give it", "more cores"]);
+        assert_eq!(lines(&NextStep::words("give it more cores"), 10), ["give it", "more cores"]);
+        let says = "a  # b; undo: c: tailsight d";
+        assert_eq!(lines(&NextStep::words(says), 80), ["a # b; undo: c: tailsight d"]);
     }
 }

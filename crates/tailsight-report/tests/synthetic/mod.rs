@@ -16,8 +16,12 @@ use tailsight_trace::meta::{Cpu, Hook, Host, Overhead, RunMeta, State, Target};
 /// The name of a task that tries to break the page.
 pub const HOSTILE: &str = "</script><img src=x>";
 
-const FIX: &str = "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done  # keep nginx off core 1; undo: for p in \
- $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done";
+/// The first fix: a command, why, and how to take it back.
+fn fix() -> serde_json::Value {
+    json!({"command": "for p in $(pgrep -x 'nginx'); do taskset -acp 0 $p; done", "why": "keep nginx off core 1",
+        "undo": "for p in $(pgrep -x 'nginx'); do taskset -acp 0-1 $p; done"})
+}
+
 const SOFTIRQ: Frame = Frame::Softirq { vec: 3, inline: false };
 const INLINE: Frame = Frame::Softirq { vec: 3, inline: true };
 const START: u64 = 5_000_000_000_000;
@@ -322,9 +326,10 @@ fn finish(
             "messages": ids.len(), "evidence": hit.iter().take(5).map(|h| h.1).collect::<Vec<_>>(),
             "paths": table.iter().filter(|r| r.1 == category && r.2 == name)
                 .map(|r| (r.0.path(&lifetimes.symbols), (deviation / 2.0) as i64)).collect::<Vec<_>>(),
-            "fix": if rank == 0 {
-                json!([FIX, "chrt -a -f -p 1 4242  # let memcached run before ordinary tasks; undo: chrt -a -o -p 0 \
-                 4242"])
+            "fix": [],
+            "steps": if rank == 0 {
+                json!([fix(), {"command": "chrt -a -f -p 1 4242", "why": "let memcached run before ordinary tasks",
+                    "undo": "chrt -a -o -p 0 4242"}])
             } else { json!([]) },
             "explanation": match rank {
                 0 => format!("nginx held the core that memcached was to run on, for {:.2} ms in the mean slow \
@@ -347,7 +352,10 @@ fn finish(
         "reference": {"from": 0.45, "to": 0.55, "messages": reference.len(), "mean_ns": mean(reference) as u64},
         "causes": list, "coverage": {"overall": 1.0, "p50": 1.0, "min": 0.98}, "owned": {"overall": 1.0, "p50": 1.0, "min": 1.0},
         "loss": {"events": 0, "clock_error_ns": 0}, "overhead": {"ns_per_event": 61.4, "events": 812_344},
-        "notes": [], "next": [format!("try the first fix of nginx (interference), then record again: {FIX}"), "include service and sending, not only receiving: tailsight diagnose tailsight-demo/run --leg total"],
+        "notes": [], "next_steps": [
+            {"says": "try the first fix of nginx (interference), then record again", "fix": fix()},
+            {"says": "include service and sending, not only receiving", "command": "tailsight diagnose tailsight-demo/run --leg total"},
+        ],
     }))
     .expect("the diagnosis contract");
     let slowest = *order.last().expect("messages");

@@ -1,7 +1,7 @@
 //! `tailsight diagnose`: names the causes of a run's slow messages.
 
-use tailsight_diagnose::ideal::{Objective, capacity};
 use tailsight_diagnose::{Diagnosis, Error, Options, Titled};
+use tailsight_ideal::{Error as NoIdeal, Objective, capacity};
 use tailsight_lifetime::{Leg, Rule, Without};
 use tailsight_report::terminal::{diagnosis_of, distribution, ideal, more, rules};
 use tailsight_units::format::duration;
@@ -81,14 +81,14 @@ fn without(rules: &[Rule]) -> Without {
 }
 
 /// Adds the load that an objective allows.
-fn allow(diagnosis: &mut Diagnosis, opened: &pipeline::Opened, objective: Objective) -> Result<(), Error> {
+fn allow(diagnosis: &mut Diagnosis, opened: &pipeline::Opened, objective: Objective) -> Result<(), NoIdeal> {
     let analysis = &opened.analysis;
     let Some(ideal) = &mut diagnosis.ideal else {
         let (app, why) = (
             analysis.lifetimes.app.clone(),
             "no queue fits this server, or it is not the total leg that is explained".to_owned(),
         );
-        return Err(Error::NoIdeal { app, why });
+        return Err(NoIdeal::NoIdeal { app, why });
     };
     ideal.capacity = Some(capacity(analysis, &analysis.work(), &ideal.model, objective)?);
     Ok(())
@@ -120,19 +120,13 @@ fn is_above(ci95_ns: [i64; 2], limit: u64) -> bool {
 /// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
 pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Exit> {
     let lost = error.downcast_ref::<pipeline::TooMuchLost>().is_some();
-    match error.downcast_ref::<Error>() {
-        _ if lost => {
-            say!("tailsight: {error}");
-            Ok(Exit::NotAvailable)
-        }
-        Some(
-            Error::NotEnough { .. } | Error::NoMessages { .. } | Error::NoSuchCause { .. } | Error::NoIdeal { .. },
-        ) => {
-            say!("tailsight: {error}");
-            Ok(Exit::NotAvailable)
-        }
-        _ => Err(error),
+    let few = matches!(error.downcast_ref(), Some(Error::NotEnough { .. } | Error::NoMessages { .. }));
+    let no_ideal = matches!(error.downcast_ref(), Some(NoIdeal::NoSuchCause { .. } | NoIdeal::NoIdeal { .. }));
+    if lost || few || no_ideal {
+        say!("tailsight: {error}");
+        return Ok(Exit::NotAvailable);
     }
+    Err(error)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use tailsight_diagnose::cohorts::{Cohorts, ranked};
-use tailsight_diagnose::ideal::OfRun;
 use tailsight_diagnose::{Options, functions};
+use tailsight_ideal::OfRun;
 use tailsight_lifetime::PathPart;
 use tailsight_report::export::{csv, firefox, otlp, perfetto, pprof};
 
@@ -125,7 +125,7 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn parquet(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
-    let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis, &opened.analysis.work());
+    let ideal = tailsight_ideal::of_run(&opened.analysis, &opened.analysis.work());
     let ideal_ns = ideal.as_ref().map_or(&[][..], OfRun::by_id);
     for name in tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes, ideal_ns)? {
         terminal::print(&format!("{}\n", dir.join(name).display()))?;

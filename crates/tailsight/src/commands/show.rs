@@ -36,7 +36,7 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
     let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes };
     let mut shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
     if options.leg == Leg::Total {
-        let ideal = tailsight_diagnose::ideal::of_run(&opened.analysis, &opened.analysis.work());
+        let ideal = tailsight_ideal::of_run(&opened.analysis, &opened.analysis.work());
         shown.ideal_ns = ideal.and_then(|ideal| ideal.by_id().get(args.id as usize).copied().flatten());
     }
     shown.settings.clone_from(&opened.run.meta.settings);

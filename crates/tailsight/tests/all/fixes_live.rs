@@ -29,11 +29,11 @@ fn fix(live: &Live, out: &str, category: &str, name: &str, with: &str) -> (Strin
     let output = run(&["diagnose", out, "--json", "--leg", "receive", "--focus", "p90..p100", "--categories", &table]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let d = json(&output);
-    let fixes = d["causes"].as_array().unwrap().iter().flat_map(|c| c["fix"].as_array().unwrap());
-    let all: Vec<&str> = fixes.filter_map(|f| f.as_str()).collect();
-    let found = all.iter().find(|f| f.contains(with) && f.contains("; undo: "));
-    let (run, comment) = found.unwrap_or_else(|| panic!("no {with} in {all:?}")).split_once("  # ").unwrap();
-    (run.to_owned(), comment.split_once("; undo: ").unwrap().1.to_owned())
+    let steps = d["causes"].as_array().unwrap().iter().flat_map(|c| c["steps"].as_array().into_iter().flatten());
+    let all: Vec<(&str, &str)> = steps.filter_map(|f| f["command"].as_str().zip(f["undo"].as_str())).collect();
+    let found = all.iter().find(|(command, _)| command.contains(with));
+    let (command, undo) = found.unwrap_or_else(|| panic!("no {with} in {all:?}"));
+    ((*command).to_owned(), (*undo).to_owned())
 }
 
 /// Runs the command twice, then its undo, and checks what `value` says in between.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tailsight_diagnose::model::{Action, Cause};
+use tailsight_diagnose::model::{Action, Cause, Fix};
 use tailsight_diagnose::{Category, Diagnosis};
 use tailsight_fix::{Change, Entry, Place, UndoResult};
 
@@ -22,7 +22,7 @@ pub struct List {
     /// The run's directory as the user gave it.
     run: String,
     /// Fixes that `tailsight fix` can make.
-    fixes: Vec<Fix>,
+    fixes: Vec<ByTailsight>,
     /// What only a person can do.
     by_hand: Vec<ByHand>,
 }
@@ -42,7 +42,7 @@ struct CauseRef {
 
 /// A fix that can be made.
 #[derive(Serialize, JsonSchema)]
-struct Fix {
+struct ByTailsight {
     /// Its number, for tailsight fix RUN N.
     n: u32,
     /// What it is for, in a line.
@@ -57,8 +57,10 @@ struct Fix {
     undo: Vec<String>,
     /// The command that shows it and asks.
     command: String,
-    /// The same for a shell.
+    /// The same for a shell: each of `steps` in a line.
     shell: Vec<String>,
+    /// Those as data.
+    steps: Vec<Fix>,
     /// What it would do on this host.
     here: Here,
 }
@@ -68,8 +70,10 @@ struct Fix {
 struct ByHand {
     /// What it is against.
     cause: CauseRef,
-    /// What to do.
+    /// What to do: `fix` in a line.
     step: String,
+    /// That as data.
+    fix: Fix,
 }
 
 /// tailsight fix RUN N --json: what a fix would change, or with --yes what it changed.
@@ -219,10 +223,10 @@ impl CauseRef {
 pub(super) fn list(
     d: &Diagnosis,
     numbered: &[(&Cause, &Action)],
-    by_hand: &[(&Cause, &str)],
+    by_hand: &[(&Cause, &Fix)],
     here: impl Fn(&Action) -> Here,
 ) -> anyhow::Result<()> {
-    let fix = |(cause, action): &(&Cause, &Action)| Fix {
+    let fix = |(cause, action): &(&Cause, &Action)| ByTailsight {
         n: action.n,
         title: action.title.clone(),
         cause: CauseRef::of(cause),
@@ -231,9 +235,14 @@ pub(super) fn list(
         undo: action.undo.clone(),
         command: action.command.clone(),
         shell: action.shell.iter().filter_map(|&i| cause.fix.get(i)).cloned().collect(),
+        steps: action.shell.iter().filter_map(|&i| cause.steps.get(i)).cloned().collect(),
         here: here(action),
     };
-    let hand = |(cause, line): &(&Cause, &str)| ByHand { cause: CauseRef::of(cause), step: (*line).to_owned() };
+    let hand = |(cause, fix): &(&Cause, &Fix)| ByHand {
+        cause: CauseRef::of(cause),
+        step: fix.to_string(),
+        fix: (*fix).clone(),
+    };
     let (fixes, by_hand) = (numbered.iter().map(fix).collect(), by_hand.iter().map(hand).collect());
     terminal::print_sorted(&List { schema: 1, run: d.run.clone(), fixes, by_hand })
 }

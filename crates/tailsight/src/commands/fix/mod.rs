@@ -8,7 +8,7 @@ use std::io::{BufRead, IsTerminal};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use tailsight_diagnose::model::{Action, Cause};
+use tailsight_diagnose::model::{self, Action, Cause};
 use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_fix::{
     About, Applied, Error, FileStore, Identity, Known, Live, Place, Plan, Put, System, UndoResult, default_folder,
@@ -133,8 +133,8 @@ fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
     if !by_hand_shown.is_empty() {
         writeln!(out, "{}By hand:", if shown.is_empty() { "" } else { "\n" })?;
     }
-    for (cause, line) in &by_hand_shown {
-        writeln!(out, "  - {}: {}", clean(&name(cause)), clean(line))?;
+    for (cause, fix) in &by_hand_shown {
+        writeln!(out, "  - {}: {}", clean(&name(cause)), clean(&fix.to_string()))?;
     }
     let left_out = (numbered.len() - shown.len(), by_hand.len() - by_hand_shown.len());
     if left_out != (0, 0) {
@@ -164,13 +164,13 @@ fn below_floor((fixes, by_hand): (usize, usize)) -> String {
 }
 
 /// What only a person can do, each line with the cause that it is first named for.
-fn by_hand(d: &Diagnosis) -> Vec<(&Cause, &str)> {
-    let mut all: Vec<(&Cause, &str)> = vec![];
+fn by_hand(d: &Diagnosis) -> Vec<(&Cause, &model::Fix)> {
+    let mut all: Vec<(&Cause, &model::Fix)> = vec![];
     for cause in &d.causes {
         let is_action = |i: usize| cause.actions.iter().any(|a| a.shell.contains(&i));
-        for (_, line) in cause.fix.iter().enumerate().filter(|(i, _)| !is_action(*i)) {
-            if !all.iter().any(|(_, known)| known == line) {
-                all.push((cause, line));
+        for (_, fix) in cause.steps.iter().enumerate().filter(|(i, _)| !is_action(*i)) {
+            if !all.iter().any(|(_, known)| *known == fix) {
+                all.push((cause, fix));
             }
         }
     }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tailsight_diagnose::ideal::arrivals;
-use tailsight_queue::predict::{Question, predict};
-use tailsight_queue::{Model, QueueError, ServiceTimes};
+use tailsight_ideal::arrivals;
+use tailsight_ideal::queue::predict::{Question, predict};
+use tailsight_ideal::queue::{Model, QueueError, ServiceTimes};
 use tailsight_report::terminal::ideal;
 
 use super::{or_usage, verdict};

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use tailsight_diagnose::Error;
-use tailsight_diagnose::ideal::{Ideal as Found, Known, capacity, ideal};
+use tailsight_ideal::queue::QueueError;
+use tailsight_ideal::{Error, Ideal as Found, Known, capacity, ideal};
 use tailsight_measure::capacity::Calibration;
-use tailsight_queue::QueueError;
 use tailsight_report::terminal::ideal as shown;
 
 use super::{or_usage, plot, verdict};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use tailsight_diagnose::ideal::Ideal;
+use tailsight_ideal::Ideal;
 
 /// Writes measured against ideal as SVG.
 pub fn write(file: &Path, ideal: &Ideal) -> anyhow::Result<()> {
