@@ -80,6 +80,7 @@ pub struct Maps {
     pub stacks: MapHandle,
     pub samples: MapHandle,
     pub code_of: MapHandle,
+    pub go_processes: MapHandle,
 }
 
 impl Probes {
@@ -96,6 +97,7 @@ impl Probes {
             stacks: map("stacks")?,
             samples: map("samples")?,
             code_of: map("code_of")?,
+            go_processes: map("go_processes")?,
         };
         let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
         let mut size = 0;

@@ -30,12 +30,33 @@ pub fn is_of_program_file(function: &str) -> bool {
 
 /// The path of the main module of a Go program; empty where it was built without one. None of other programs.
 pub fn go_module_of(file: File) -> Option<String> {
+    with_go_information(file, go_module)
+}
+
+/// The version of Go that built a program (`go1.22.5`); empty where it is not in the usual place, as before 1.18. None of other programs.
+pub fn go_version_of(file: File) -> Option<String> {
+    with_go_information(file, |info| go_version(info).unwrap_or_default())
+}
+
+fn with_go_information(file: File, of: impl Fn(&[u8]) -> String) -> Option<String> {
     let read = || {
         let cache = ReadCache::new(file);
         let file = object::File::parse(&cache).ok()?;
-        Some(go_module(file.section_by_name(".go.buildinfo")?.data().ok()?))
+        Some(of(file.section_by_name(".go.buildinfo")?.data().ok()?))
     };
     catch_unwind(AssertUnwindSafe(read)).ok().flatten()
+}
+
+/// The version in what `go version` reads: since 1.18 a text behind the header, with its length in the byte before it.
+fn go_version(info: &[u8]) -> Option<String> {
+    const HEADER: usize = 32;
+    const FLAGS: usize = 15;
+    const IS_INLINE: u8 = 2;
+    let is_inline = info.starts_with(b"\xff Go buildinf:") && info.get(FLAGS)? & IS_INLINE != 0;
+    let bytes = usize::from(*info.get(HEADER)?);
+    let text = info.get(HEADER + 1..HEADER + 1 + bytes)?;
+    let is_version = text.starts_with(b"go1.") && text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    (is_inline && is_version).then(|| String::from_utf8_lossy(text).into_owned())
 }
 
 /// In what `go version -m` reads: lines with tabs between their words, `mod` and the main module's path in one of them.
@@ -65,6 +86,18 @@ mod tests {
         assert_eq!(go_module(info), "github.com/acme/shop");
         assert_eq!(go_module(b"path\tcommand-line-arguments\n"), "");
         assert_eq!(go_module(b"\nmod\t"), "");
+    }
+
+    #[test]
+    fn the_version_is_read_where_go_keeps_it() {
+        let mut info = b"\xff Go buildinf:\x08\x02".to_vec();
+        info.resize(32, 0);
+        info.extend(b"\x08go1.26.8\x80\x060w");
+        assert_eq!(go_version(&info).as_deref(), Some("go1.26.8"));
+        assert_eq!(go_version(&info[..36]), None, "it is cut");
+        info[15] = 0;
+        assert_eq!(go_version(&info), None, "before 1.18 it is elsewhere");
+        assert_eq!(go_version(b""), None);
     }
 
     #[test]

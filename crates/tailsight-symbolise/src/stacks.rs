@@ -181,8 +181,25 @@ impl Stacks {
         self.processes.contains_key(&pid)
     }
 
-    /// Finds the call stacks of samples. Of their bytes only addresses of code are kept. Gives the number of each one's call stack.
+    /// Which Go built the program of a process that was looked at: `go1.22.5`, empty where that cannot be told. None of other programs.
+    pub fn go_version(&mut self, pid: u32) -> Option<String> {
+        let process = self.processes.get(&pid)?;
+        let of_program = process.maps.all().iter().find(|mapping| mapping.path == process.program)?;
+        let file = *process.files.get(&of_program.start)?;
+        self.modules.get(file as usize).filter(|module| module.is_given)?;
+        self.reader.go_version(file)
+    }
+
+    /// Finds the call stacks of samples, and keeps when and where they were taken. Gives the number of each one's call stack.
     pub fn add(&mut self, batch: Vec<Raw>) -> Vec<u32> {
+        let rows: Vec<SampleRow> = batch.iter().map(|raw| raw.row).collect();
+        let stacks = self.stacks_of(batch);
+        self.rows.extend(rows.into_iter().zip(&stacks).map(|(row, &stack)| SampleRow { stack, ..row }));
+        stacks
+    }
+
+    /// Finds the call stacks of samples. Of their bytes only addresses of code are kept. Gives the number of each one's call stack.
+    pub fn stacks_of(&mut self, batch: Vec<Raw>) -> Vec<u32> {
         let mut asked = vec![];
         let mut heads = Vec::with_capacity(batch.len());
         for raw in batch {
@@ -192,19 +209,19 @@ impl Stacks {
                 self.tell(pid);
                 asked.push(Sample { process: pid, registers: raw.registers, bytes: ByteBuf::from(raw.bytes) });
             }
-            heads.push((pid, has_user, raw.row, raw.kernel));
+            heads.push((pid, has_user, raw.kernel));
         }
         let mut found = if asked.is_empty() { vec![] } else { self.reader.unwind(asked) }.into_iter();
         heads
             .into_iter()
-            .map(|(pid, has_user, row, kernel)| {
+            .map(|(pid, has_user, kernel)| {
                 let addresses = if has_user { found.next().unwrap_or_default() } else { vec![] };
-                self.add_one(pid, row, &kernel, &addresses)
+                self.number_of(pid, &kernel, &addresses)
             })
             .collect()
     }
 
-    fn add_one(&mut self, pid: u32, row: SampleRow, kernel: &[u64], user: &[u64]) -> u32 {
+    fn number_of(&mut self, pid: u32, kernel: &[u64], user: &[u64]) -> u32 {
         // The first is where it was; the others are returned to.
         let looked_up = |(i, &address): (usize, &u64)| address.saturating_sub(u64::from(i > 0));
         let mut places: Vec<Place> = Vec::with_capacity(kernel.len() + user.len());
@@ -214,12 +231,10 @@ impl Stacks {
             places.push(Place::Unknown);
         }
         let next = self.stacks.len() as u32;
-        let stack = *self.stack_of.entry(places).or_insert_with_key(|places| {
+        *self.stack_of.entry(places).or_insert_with_key(|places| {
             self.stacks.push(places.clone());
             next
-        });
-        self.rows.push(SampleRow { stack, ..row });
-        stack
+        })
     }
 
     /// The process by which addresses are looked up: its own, or one with the same program at the same addresses.

@@ -17,6 +17,7 @@ pub mod event_stream;
 mod folder;
 pub mod meta;
 pub mod read;
+pub mod routines;
 pub mod samples;
 pub mod schema_page;
 mod seal;

@@ -59,6 +59,9 @@ pub struct RunMeta {
     /// Samples of what the target's threads ran; absent in older runs and when none were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
+    /// Looks at goroutines that had a message; absent in older runs, without samples, and where the target is no Go program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routines: Option<Routines>,
     /// Functions that were traced from their begin to their end (`--uprobe`, `--usdt`, `--function`); absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traced: Option<Traced>,
@@ -208,6 +211,28 @@ pub struct Sampling {
     /// User frames without a name, of all user frames of the stacks.
     pub unnamed: [u64; 2],
     /// Why there are no samples, or no names: each once, for the reader.
+    pub notes: Vec<String>,
+}
+
+/// Looks at goroutines that had a message, from outside of the target.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Routines {
+    /// Which versions of Go built the target's programs.
+    pub versions: Vec<String>,
+    /// Looks on disk.
+    pub looks: u64,
+    /// How often all goroutines with a message were looked at.
+    pub turns: u64,
+    /// Time that it took, ns.
+    pub cpu_ns: u64,
+    /// Goroutines that were not looked at because there were too many.
+    pub left_out: u64,
+    /// Looks that were dropped because the goroutine went on meanwhile.
+    pub torn: u64,
+    /// Looks at memory that could not be read, or was no goroutine's.
+    pub unreadable: u64,
+    /// Why goroutines are not read, each once.
     pub notes: Vec<String>,
 }
 

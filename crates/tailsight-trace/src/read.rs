@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::event_stream::EventStream;
 use crate::meta::{RunMeta, State};
+use crate::routines::{RoutineRow, State as RoutineState};
 use crate::samples::{FrameRow, SampleRow, Samples, kind};
 use crate::seal::{CHANGED, Seals};
 use crate::stream;
@@ -44,6 +45,8 @@ pub struct Run {
     pub clock_log: Vec<ClockChangeRow>,
     /// samples.arrow with its stacks and frames; empty in older runs and without samples.
     pub samples: Samples,
+    /// routines.arrow, in the order of time; empty in older runs and where the target is no Go program.
+    pub routines: Vec<RoutineRow>,
     /// Why the run is not whole; empty when it is.
     pub partial: Vec<String>,
     /// What else a reader should know: the run is older than checksums.
@@ -133,7 +136,21 @@ impl Run {
             partial.push(format!("{core} does not belong to this run and is not read"));
         }
         let samples = read_samples(&tables, &meta, &mut partial);
-        Ok(Run { dir: dir.into(), meta, tasks, sockets, clocks, nic_clocks, clock_log, samples, partial, notes, seals })
+        let routines = read_routines(&tables, &meta, &mut partial);
+        Ok(Run {
+            dir: dir.into(),
+            meta,
+            tasks,
+            sockets,
+            clocks,
+            nic_clocks,
+            clock_log,
+            samples,
+            routines,
+            partial,
+            notes,
+            seals,
+        })
     }
 
     /// Whether what [`Run::partial`] lacks was there when the recording ended: files were changed, cut or lost since. Known when the
@@ -460,6 +477,29 @@ fn read_samples(tables: &Tables<'_>, meta: &RunMeta, partial: &mut Vec<String>) 
     rows.retain(|row| row.kind == kind::SKIPPED || (row.stack as usize) < stacks.len());
     rows.sort_by_key(|row| row.ts_ns);
     Samples { rows, stacks, frames }
+}
+
+/// Looks at goroutines, where the run has some.
+fn read_routines(tables: &Tables<'_>, meta: &RunMeta, partial: &mut Vec<String>) -> Vec<RoutineRow> {
+    if meta.routines.as_ref().is_none_or(|said| said.looks == 0) {
+        return vec![];
+    }
+    let mut rows: Vec<RoutineRow> = tables.read("routines.arrow", partial, routine_rows);
+    rows.sort_by_key(|row| row.ts_ns);
+    rows
+}
+
+fn routine_rows(batch: &RecordBatch) -> Result<Vec<RoutineRow>, String> {
+    let (ts, since) = (primitive!(batch, "ts_ns", UInt64Type), primitive!(batch, "since_ns", UInt64Type));
+    let (pid, stack) = (primitive!(batch, "pid", UInt32Type), primitive!(batch, "stack", UInt32Type));
+    let routine = primitive!(batch, "routine", UInt64Type);
+    let state = primitive!(batch, "state", UInt8Type);
+    let row = |i: usize| {
+        // A state that a later version has says nothing here.
+        let state = RoutineState::from_u8(state[i])?;
+        Some(RoutineRow { ts_ns: ts[i], pid: pid[i], routine: routine[i], since_ns: since[i], state, stack: stack[i] })
+    };
+    Ok((0..batch.num_rows()).filter_map(row).collect())
 }
 
 fn frame_rows(batch: &RecordBatch) -> Result<Vec<FrameRow>, String> {

@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::folder::Folder;
 use crate::meta::{RunMeta, State};
+use crate::routines::RoutineRow;
 use crate::samples::{FrameRow, SampleRow, Samples};
 use crate::seal::{self, SealedFile, Sealer};
 use crate::tables::{ClockRow, NicClockRow, SocketRow, TaskRow};
@@ -331,6 +332,28 @@ impl RunWriter {
         )
     }
 
+    /// Writes routines.arrow.
+    ///
+    /// # Errors
+    /// [`Error::Write`].
+    pub fn routines(&self, rows: &[RoutineRow]) -> Result<(), Error> {
+        let long =
+            |f: fn(&RoutineRow) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(rows.iter().map(f))) };
+        let number =
+            |f: fn(&RoutineRow) -> u32| -> ArrayRef { Arc::new(UInt32Array::from_iter_values(rows.iter().map(f))) };
+        self.table(
+            "routines.arrow",
+            vec![
+                ("ts_ns", long(|r| r.ts_ns)),
+                ("pid", number(|r| r.pid)),
+                ("routine", long(|r| r.routine)),
+                ("since_ns", long(|r| r.since_ns)),
+                ("state", Arc::new(UInt8Array::from_iter_values(rows.iter().map(|r| r.state as u8)))),
+                ("stack", number(|r| r.stack)),
+            ],
+        )
+    }
+
     fn table(&self, name: &str, columns: Vec<(&str, ArrayRef)>) -> Result<(), Error> {
         let path = self.dir().join(name);
         let fields: Vec<Field> = columns.iter().map(|(n, c)| Field::new(*n, c.data_type().clone(), false)).collect();
@@ -418,6 +441,7 @@ fn clear(folder: &Folder) -> Result<(), Error> {
         "samples.arrow",
         "sample_stacks.arrow",
         "sample_frames.arrow",
+        "routines.arrow",
         "messages.parquet",
         "lifetimes.parquet",
         "sent.parquet",

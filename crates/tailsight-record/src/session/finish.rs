@@ -12,6 +12,7 @@ use super::drain::{fill, heads};
 use super::options::{Progress, RecordSummary};
 use super::prepare::Prepared;
 use super::recording::{DRAIN_EVENTS, Recording};
+use super::sampling::Named;
 use super::traced::warnings;
 use crate::background;
 use crate::clocks;
@@ -75,8 +76,12 @@ impl Recording<'_> {
             self.ready.meta.warnings.push(warning);
         }
         let Prepared { mut writer, mut meta, .. } = self.ready;
-        let sampled = named.filter(|s| !s.is_empty()).map_or(Ok(()), |samples| writer.samples(&samples));
-        if let Err(e) = sampled.and_then(|()| writer.complete(&mut meta)) {
+        let written = named.map_or(Ok(()), |Named { samples, routines, .. }| {
+            let sampled = if samples.is_empty() { Ok(()) } else { writer.samples(&samples) };
+            let looks = routines.map_or(vec![], |(_, looks)| looks);
+            sampled.and_then(|()| if looks.is_empty() { Ok(()) } else { writer.routines(&looks) })
+        });
+        if let Err(e) = written.and_then(|()| writer.complete(&mut meta)) {
             error.get_or_insert(e.into());
         }
         if let Some(given_back) = given_back {
@@ -107,13 +112,17 @@ impl Recording<'_> {
     }
 
     /// Finds the call stacks of the samples and the names of their functions, of all processes that the run has.
-    fn name_samples(&mut self, stop: &Stop) -> Option<Samples> {
+    fn name_samples(&mut self, stop: &Stop) -> Option<Named> {
         let sampling = self.sampling.take()?;
         let meta = &mut self.ready.meta;
-        let (said, samples) = sampling.finish(&meta.target.pids, meta.start_ns, stop);
-        meta.warnings.extend(said.notes.iter().map(|note| format!("samples: {note}")));
-        meta.sampling = Some(said);
-        Some(samples)
+        let named = sampling.finish(&meta.target.pids, meta.start_ns, stop);
+        meta.warnings.extend(named.said.notes.iter().map(|note| format!("samples: {note}")));
+        meta.sampling = Some(named.said.clone());
+        if let Some((said, _)) = &named.routines {
+            meta.warnings.extend(said.notes.iter().cloned());
+            meta.routines = Some(said.clone());
+        }
+        Some(named)
     }
 
     /// The facts on the functions that were traced.

@@ -9,6 +9,7 @@ mod finish;
 pub mod options;
 mod prepare;
 mod recording;
+mod routines;
 mod sampling;
 mod target;
 pub mod traced;

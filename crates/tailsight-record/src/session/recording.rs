@@ -202,11 +202,11 @@ impl<'a> Recording<'a> {
                 self.interrupted = Some(format!("interrupted after {after:.1} s"));
                 return;
             }
-            std::thread::sleep(left.map_or(self.pause, |l| l.min(self.pause)));
+            self.rest(left.map_or(self.pause, |l| l.min(self.pause)));
             let now = Instant::now();
             self.compare_clocks(now);
             if let Some(sampling) = &mut self.sampling {
-                let Prepared { loaded, target, background, .. } = &self.ready;
+                let Prepared { loaded, target, background, .. } = &mut self.ready;
                 sampling.take(loaded, &target.pids, background);
             }
             if let Some(tracing) = &mut self.ready.tracing {
@@ -221,6 +221,22 @@ impl<'a> Recording<'a> {
                 return;
             }
             self.follow(now);
+        }
+    }
+
+    /// Sleeps for so long, but for looks at goroutines that have a message.
+    fn rest(&mut self, pause: Duration) {
+        let until = Instant::now() + pause;
+        while let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            let due = self.sampling.as_ref().and_then(Sampling::routines_due);
+            std::thread::sleep(due.map_or(left, |due| due.min(left)));
+            if let Some(sampling) = &mut self.sampling
+                && sampling.routines_due().is_some_and(|due| due.is_zero())
+            {
+                sampling.look_at_routines(&self.ready.loaded);
+            }
         }
     }
 

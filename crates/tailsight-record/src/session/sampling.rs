@@ -15,9 +15,11 @@ use tailsight_symbolise::resolve::jvm;
 use tailsight_symbolise::{Raw, Stacks};
 use tailsight_trace::event::switch_flags::MOST_PLACES;
 use tailsight_trace::meta;
+use tailsight_trace::routines::RoutineRow;
 use tailsight_trace::samples::{Samples, kind};
 
 use super::prepare::Prepared;
+use super::routines::Routines;
 use crate::background::{self, Background};
 use crate::cost::ProgramCost;
 use crate::loaded::Loaded;
@@ -52,6 +54,17 @@ pub(super) struct Sampling {
     unwound_ns: u64,
     too_many: u64,
     code: Code,
+    routines: Routines,
+}
+
+/// What is known of the samples when their functions have names.
+pub(super) struct Named {
+    /// Of the samples.
+    pub said: meta::Sampling,
+    /// The tables.
+    pub samples: Samples,
+    /// Looks at goroutines, and what run.json says of them; none where the target is no Go program.
+    pub routines: Option<(meta::Routines, Vec<RoutineRow>)>,
 }
 
 impl Sampling {
@@ -75,9 +88,11 @@ impl Sampling {
             unwound_ns: 0,
             too_many: 0,
             code: Code::default(),
+            routines: Routines::default(),
         };
         started.code.tell(loaded, &target.pids);
         target.pids.iter().for_each(|&pid| started.stacks.look_at(pid));
+        started.routines.meet(loaded, &target.pids, &mut started.stacks);
         match Ring::of(loaded) {
             Ok(ring) => started.ring = Some(ring),
             Err(e) => started.said.notes.push(tailsight_units::chain(&e)),
@@ -100,7 +115,7 @@ impl Sampling {
     }
 
     /// Moves samples out of the ring. `pids`: the target's processes at this time.
-    pub(super) fn take(&mut self, loaded: &Loaded, pids: &[u32], background: &Background) {
+    pub(super) fn take(&mut self, loaded: &mut Loaded, pids: &[u32], background: &Background) {
         self.code.tell(loaded, pids);
         let Some(ring) = &self.ring else { return };
         let waiting = ring.take();
@@ -109,6 +124,8 @@ impl Sampling {
                 self.stacks.look_at(pid);
             }
         }
+        self.routines.meet(loaded, pids, &mut self.stacks);
+        self.routines.unwind(&mut self.stacks);
         if waiting > MOST_WAITING {
             let _work = background.work(UNWIND);
             pids.iter().for_each(|&pid| self.stacks.look_at(pid));
@@ -148,6 +165,16 @@ impl Sampling {
         });
         add(&mut batch, stacks);
         self.unwound_ns += began.elapsed().as_nanos() as u64;
+    }
+
+    /// How long until goroutines are to be looked at; none where there are none.
+    pub(super) fn routines_due(&self) -> Option<Duration> {
+        self.routines.due()
+    }
+
+    /// Looks at the goroutines that have a message.
+    pub(super) fn look_at_routines(&mut self, loaded: &Loaded) {
+        self.routines.look(loaded);
     }
 
     /// Whether a clock ticks anywhere.
@@ -205,7 +232,7 @@ impl Sampling {
 
     /// Unwinds the waiting samples and names all functions. `followed`: every process of the target, which still runs. `stop`: where it was
     /// asked for already, names have a short time; where it comes now, none.
-    pub(super) fn finish(mut self, followed: &[u32], start_ns: u64, stop: &Stop) -> (meta::Sampling, Samples) {
+    pub(super) fn finish(mut self, followed: &[u32], start_ns: u64, stop: &Stop) -> Named {
         let began = Instant::now();
         let (before, too_many_before) = (self.unwound_ns, self.too_many);
         // And what ends them before.
@@ -224,6 +251,7 @@ impl Sampling {
         // Libraries that were loaded and processes that were born since.
         followed.iter().for_each(|&pid| self.stacks.look_at(pid));
         self.unwind();
+        let routines = self.routines.finish(&mut self.stacks, (start_ns, self.end_ns));
         let mut found = self.stacks.finish();
         found.samples.rows.retain(|row| row.ts_ns >= start_ns);
         let mut said = self.said;
@@ -231,7 +259,7 @@ impl Sampling {
         said.symbolise_ns = before + began.elapsed().as_nanos() as u64;
         said.unnamed = found.unnamed;
         said.notes.append(&mut found.notes);
-        (said, found.samples)
+        Named { said, samples: found.samples, routines }
     }
 }
 

@@ -277,6 +277,16 @@ impl Reader {
         answer.flatten().filter(|id| !id.is_empty())
     }
 
+    /// Which Go built a file (`go1.22.5`), empty where that cannot be told; none of a file that is not Go's.
+    pub fn go_version(&mut self, file: FileId) -> Option<String> {
+        let answer = self.ask(&Question::GoVersion { file }, |answer| match answer {
+            Answer::GoVersion(version) => Some(version.map(|text| shortened(&text))),
+            Answer::Unusable(_) => Some(None),
+            _ => None,
+        });
+        answer.flatten()
+    }
+
     /// What could not be read, and why, each once; the names are those of `name_of`.
     pub fn notes(&mut self, name_of: impl Fn(FileId) -> Option<String>) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
@@ -344,7 +354,8 @@ impl Reader {
                         Question::Names { file, .. }
                         | Question::Compiled { file, .. }
                         | Question::Functions { file, .. }
-                        | Question::BuildId { file } => Some(*file),
+                        | Question::BuildId { file }
+                        | Question::GoVersion { file } => Some(*file),
                         _ => None,
                     };
                     let Some(given) = file.or(asked).and_then(|file| self.files.get_mut(&file)) else {

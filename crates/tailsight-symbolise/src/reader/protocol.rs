@@ -78,6 +78,11 @@ pub enum Question {
         /// The file.
         file: FileId,
     },
+    /// Which Go built it. Answer: [`Answer::GoVersion`].
+    GoVersion {
+        /// The file.
+        file: FileId,
+    },
 }
 
 /// What a file is.
@@ -163,6 +168,8 @@ pub enum Answer {
     Functions(Located),
     /// The file's build id; empty without one.
     BuildId(String),
+    /// Which Go built it: `go1.22.5`, empty where that is not known; none of other programs.
+    GoVersion(Option<String>),
     /// Nothing can be said of the file that was asked for.
     Unusable(String),
 }

@@ -195,6 +195,10 @@ impl Worker<'_> {
                     Err(why) => Answer::Unusable(why),
                 }
             }
+            Question::GoVersion { file } => {
+                reads(file)?;
+                Answer::GoVersion(self.files.go_version(file))
+            }
         };
         send(stream, &answer, &[])
     }
@@ -242,6 +246,12 @@ impl Files {
         if let Some(Offered { module: Some(Ok(module)), .. }) = self.offered.remove(&file) {
             self.copied_bytes = self.copied_bytes.saturating_sub(module.copied_bytes());
         }
+    }
+
+    /// Read without the rest of the file, which may be large.
+    fn go_version(&self, file: FileId) -> Option<String> {
+        let itself = self.offered.get(&file)?.file.as_ref()?;
+        own::go_version_of(itself.try_clone().ok()?)
     }
 
     /// What is known of a program or library; it is read once.

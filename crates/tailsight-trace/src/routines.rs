@@ -1,0 +1,42 @@
+//! Looks at goroutines that had a message: routines.arrow, of runs of Go programs that were recorded with samples.
+
+use serde::{Deserialize, Serialize};
+
+/// One look (routines.arrow).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoutineRow {
+    /// When, CLOCK_MONOTONIC ns.
+    pub ts_ns: u64,
+    /// Its process.
+    pub pid: u32,
+    /// The goroutine, as in the event RoutineSeen.
+    pub routine: u64,
+    /// When it received what it had not answered yet, CLOCK_MONOTONIC ns.
+    pub since_ns: u64,
+    /// What it was at.
+    pub state: State,
+    /// Where it waited: the number of its call stack in sample_stacks.arrow, plus 1. 0: it did not wait.
+    pub stack: u32,
+}
+
+/// What a goroutine is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum State {
+    /// It could run, and no thread of its runtime runs it.
+    Runnable = 1,
+    /// A thread runs it.
+    #[default]
+    Running = 2,
+    /// It is in a system call.
+    InSyscall = 3,
+    /// It waits for a lock, a channel, a connection, a time: until another goroutine or the runtime makes it runnable.
+    Waiting = 4,
+}
+
+impl State {
+    /// The state with this number.
+    pub fn from_u8(number: u8) -> Option<State> {
+        [State::Runnable, State::Running, State::InSyscall, State::Waiting].into_iter().find(|s| *s as u8 == number)
+    }
+}
