@@ -531,7 +531,7 @@ export type Fix = {
 };
 
 /** What kind a [`Frame`] is of. Its name begins the frame's name in the output. */
-export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "timer" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
+export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "timer" | "parked" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
 
 /** NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell. */
 export type FunctionHow = "more" | "unexpected";
@@ -946,6 +946,26 @@ export type Root = {
   subject?: Subject | null;
 };
 
+/** Looks at goroutines that had a message, from outside of the target. */
+export type Routines = {
+  /** Time that it took, ns. */
+  cpu_ns: number;
+  /** Goroutines that were not looked at because there were too many. */
+  left_out: number;
+  /** Looks on disk. */
+  looks: number;
+  /** Why goroutines are not read, each once. */
+  notes: string[];
+  /** Looks that were dropped because the goroutine went on meanwhile. */
+  torn: number;
+  /** How often all goroutines with a message were looked at. */
+  turns: number;
+  /** Looks at memory that could not be read, or was no goroutine's. */
+  unreadable: number;
+  /** Which versions of Go built the target's programs. */
+  versions: string[];
+};
+
 /** A row in the table of a message. */
 export type RowKey = {
   category: Category;
@@ -1012,6 +1032,8 @@ export type RunMeta = {
   payload: Payload | null;
   /** Who recorded; absent in older runs, and before the recording has begun. */
   recorder?: Recorder | null;
+  /** Looks at goroutines that had a message; absent in older runs, without samples, and where the target is no Go program. */
+  routines?: Routines | null;
   /** Samples of what the target's threads ran; absent in older runs and when none were asked for. */
   sampling?: Sampling | null;
   /** Where the transmit leg begins; [`RunMeta::sends_from`] knows it of older runs, too. */

@@ -79,6 +79,8 @@ pub fn diagnose_with(
     let stacks = inputs.samples.map_or(0, |samples| samples.stacks.len() as u32);
     let joined = inputs.against.map(|(_, other)| join(lifetimes, other, stacks));
     let lifetimes = joined.as_ref().map_or(lifetimes, |joined| &joined.lifetimes);
+    let other_samples = inputs.against_samples.map(|(samples, _)| samples);
+    let options = &options.of_run(&lifetimes.owners, inputs.samples, other_samples);
     let (mine, others) = lifetimes.messages.split_at(first);
     let selected = LazyCell::new(|| Selection::of(mine, options));
     let selection = inputs.selection.unwrap_or_else(|| &selected);

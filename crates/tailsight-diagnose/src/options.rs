@@ -1,7 +1,9 @@
 //! What the caller asks of a diagnosis, and the facts about the recording that it needs.
 
-use tailsight_lifetime::Leg;
+use tailsight_lifetime::{Leg, Owner};
+use tailsight_trace::samples::Samples;
 
+use crate::functions::parked::ParkedPlaces;
 use crate::functions::runtimes::Runtimes;
 use crate::{CategoryTable, Error};
 
@@ -40,6 +42,15 @@ pub struct Options {
     pub estimated: usize,
     /// Seed of the bootstrap and of that choice: the same seed gives the same intervals.
     pub seed: u64,
+}
+
+impl Options {
+    /// With what goroutines wait for at the places of this run, as its functions tell. `other`: the samples of a run that is compared with.
+    #[must_use]
+    pub(crate) fn of_run(&self, owners: &[Owner], samples: Option<&Samples>, other: Option<&Samples>) -> Options {
+        let parked = samples.map(|own| ParkedPlaces::new(owners, own, other, &self.runtimes)).unwrap_or_default();
+        Options { categories: self.categories.with_parked(parked), ..self.clone() }
+    }
 }
 
 impl Default for Options {

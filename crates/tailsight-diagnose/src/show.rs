@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, PathSpan, Role};
+use tailsight_trace::samples::Samples;
 
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
@@ -163,6 +164,8 @@ pub struct Known<'a> {
     pub diagnosis: &'a Diagnosis,
     /// Its causes by owner.
     pub causes: &'a CauseOf,
+    /// The run's samples.
+    pub samples: Option<&'a Samples>,
 }
 
 /// Shows a message.
@@ -171,6 +174,7 @@ pub struct Known<'a> {
 /// [`Error::NoSuchMessage`] for an id that the run does not have, or whose leg is not complete.
 pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>) -> Result<Shown, Error> {
     let leg = options.leg;
+    let options = &options.of_run(&lifetimes.owners, known.samples, None);
     let ranked = ranked(&lifetimes.messages, leg);
     let place = ranked.iter().position(|&(_, other)| other == id).ok_or_else(|| no_such(lifetimes, leg, id))?;
     let of = &lifetimes.messages[id as usize];
@@ -375,7 +379,7 @@ mod tests {
         };
         let from = 1_000 + 700_000;
         let path = [span(from, from + 5_000, 1), span(from + 5_000, from + 6_000, 0)];
-        show(&lifetimes, &options, id, &Known { path: &path, diagnosis: &diagnosis, causes: &causes })
+        show(&lifetimes, &options, id, &Known { path: &path, diagnosis: &diagnosis, causes: &causes, samples: None })
     }
 
     #[test]

@@ -84,6 +84,16 @@ impl Advisor<'_> {
             {
                 return format!("{} waited for what the kernel does not show, its thread in {call}", self.app);
             }
+            // Where its goroutine waited says what for.
+            if let Subject::Runtime { .. } = subject {
+                match cause.category {
+                    Category::BackendWait => {
+                        return format!("{} waited for another server ({})", self.app, cause.title());
+                    }
+                    Category::AppProcessing => return format!("{} itself waited ({})", self.app, cause.title()),
+                    _ => {}
+                }
+            }
             let waited = waited(cause.category, subject, &cause.frames);
             if let Some(place) = waited.filter(|_| cause.category == Category::AppProcessing) {
                 return format!("{} waited {place} before it went on", self.app);

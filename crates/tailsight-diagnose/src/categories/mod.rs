@@ -18,6 +18,7 @@ use tailsight_kernel::syscalls;
 use tailsight_lifetime::{Context, Frame, Interrupt, Leg, NamedFrame, Owner, Role};
 
 use crate::cause::{Category, Subject, names};
+use crate::functions::parked::ParkedPlaces;
 use crate::glob;
 use functions::FunctionTable;
 
@@ -29,6 +30,8 @@ const CONTEXTS: [&str; 8] = ["own", "ahead", "sibling", "foreign", "profiler", "
 pub struct CategoryTable {
     rules: Vec<Rule>,
     functions: FunctionTable,
+    /// What goroutines of the run wait for, by where they do.
+    parked: ParkedPlaces,
 }
 
 /// One rule: what it matches, and what it says.
@@ -85,7 +88,8 @@ pub fn refining(owner: &Owner, nested_from: usize) -> Vec<&Frame> {
 }
 
 impl CategoryMatch {
-    fn new(category: Category, subject: Subject, nested_from: usize) -> CategoryMatch {
+    /// Of a subject, which gives it its name.
+    pub(crate) fn new(category: Category, subject: Subject, nested_from: usize) -> CategoryMatch {
         CategoryMatch { category, name: names::base(&subject), subject, nested_from }
     }
 }
@@ -158,6 +162,9 @@ impl CategoryTable {
         app: &str,
         symbols: &[String],
     ) -> CategoryMatch {
+        if let Some(said) = self.parked.of(owner) {
+            return said.clone();
+        }
         // Where in the program it was changes nothing but the name.
         if owner.frames.iter().any(Frame::is_of_program) {
             return self.of_program(owner, task, leg, role, app, symbols);
@@ -229,6 +236,12 @@ impl CategoryTable {
         let stack: Vec<&str> = symbols.get(symbol)?.split(';').filter(|f| !f.is_empty()).collect();
         let said = self.functions.category_of_wait(&stack)?;
         Some(Wait { category: said.category, name: said_by(&said), id: format!("{}/{}", said.category, said.sub) })
+    }
+
+    /// With what goroutines of a run wait for at the places where they do: the functions there tell it, before any rule.
+    #[must_use]
+    pub fn with_parked(&self, parked: ParkedPlaces) -> CategoryTable {
+        CategoryTable { parked, ..self.clone() }
     }
 
     /// Kernel functions, system calls, softirqs, vectors and kernel threads to categories: the user's entries first.

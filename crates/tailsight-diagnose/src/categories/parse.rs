@@ -9,6 +9,7 @@ use super::layer::{KINDS, TRANSPARENT};
 use super::values::{Wrong, flag, list, text};
 use super::{CONTEXTS, CategoryTable, Rule};
 use crate::Error;
+use crate::functions::parked::ParkedPlaces;
 
 /// Placeholders of a rule's name.
 const PLACEHOLDERS: [&str; 8] = ["{comm}", "{thread}", "{app}", "{frame}", "{syscall}", "{wait}", "{waker}", "{peer}"];
@@ -48,7 +49,7 @@ impl CategoryTable {
             };
             rules.push(rule(entry).map_err(|(field, why)| wrong(i + 1, &field, why))?);
         }
-        Ok(CategoryTable { rules, functions })
+        Ok(CategoryTable { rules, functions, parked: ParkedPlaces::default() })
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod counted;
 mod cut;
 pub(crate) mod faults;
 mod naming;
+pub mod parked;
 pub mod place;
 pub(crate) mod roots;
 pub mod runtimes;

@@ -72,6 +72,13 @@ pub struct Runtime {
     waits_are: Option<Category>,
 }
 
+impl Runtime {
+    /// The category of a sleep in them, where it has one.
+    pub fn waits_are(&self) -> Option<Category> {
+        self.waits_are
+    }
+}
+
 impl Default for Runtimes {
     fn default() -> Runtimes {
         Runtimes::parse(include_str!("../../data/runtimes.toml"), "data/runtimes.toml").expect("checked by a test")

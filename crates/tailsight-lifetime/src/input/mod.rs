@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::Run;
 use tailsight_trace::meta::{SendEntry, Traced};
+use tailsight_trace::routines::RoutineRow;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
 use crate::input::hook_costs::HookCosts;
@@ -208,6 +209,8 @@ pub struct RunContext {
     pub costs: HookCosts,
     /// When its clock took samples.
     pub samples: SampleClock,
+    /// Looks at goroutines that had a message.
+    pub routines: Vec<RoutineRow>,
     /// Where the transmit leg begins.
     pub send_entry: SendEntry,
     /// Where the names of drop reasons begin in the symbols, and how many there are.
@@ -238,6 +241,7 @@ impl RunContext {
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
             costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
+            routines: run.routines.clone(),
             send_entry: run.meta.sends_from(),
             drop_reasons,
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),

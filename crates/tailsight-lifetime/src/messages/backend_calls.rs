@@ -9,7 +9,7 @@
 //! which answer is whose no event tells. Likewise a connection on which the bytes of several messages of a client went out in one send, as a
 //! proxy passes on what it does not read. Its packets still end sleeps. All times in ns.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey, fields};
 
@@ -88,6 +88,7 @@ impl Found {
 struct Open {
     /// Index of the message as found; [`NOBODY`]: which one is not known.
     of: u32,
+    by_routine: ByRoutine,
     key: FlowKey,
     sent: u64,
     sender: u32,
@@ -115,6 +116,17 @@ struct Connection {
     shared: bool,
 }
 
+/// What the goroutine that sent a request says of whose it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ByRoutine {
+    /// It is no Go program.
+    NotKnown,
+    /// The goroutine has received no message: it works for itself, or sends for another (`net/http`'s writer of a connection).
+    HasNone,
+    /// The message that it received last, as found.
+    Of(u32),
+}
+
 /// What a thread works for.
 #[derive(Clone, Copy, Debug)]
 struct Working {
@@ -136,6 +148,8 @@ pub struct Peers {
     connections: FxHashMap<FlowKey, Connection>,
     /// The message that each thread works for, as far as is known.
     working: FxHashMap<u32, Working>,
+    /// The message that each goroutine received last, as found.
+    of_routine: FxHashMap<u64, u32>,
     /// Calls whose sender still runs on, by thread.
     leaving: FxHashMap<u32, Vec<u32>>,
     calls: Vec<Open>,
@@ -161,6 +175,11 @@ impl Peers {
         self.leaves(tid, at, None);
         let (first, message) = messages.into_inner();
         self.working.insert(tid, Working { message, first });
+    }
+
+    /// It did so in this goroutine.
+    pub fn took_in(&mut self, routine: u64, message: u32) {
+        self.of_routine.insert(routine, message);
     }
 
     /// A thread falls asleep. `for_work`: in the call in which it waits for more work.
@@ -202,11 +221,23 @@ impl Peers {
     }
 
     /// The application sent something to another server. `messages`: as found. `to`: the flow of the packet, where that is known: a UDP socket that is not
-    /// connected does not know to whom it sends.
-    pub fn sent(&mut self, event: &Event, to: FlowKey, sockets: &[SocketRow], messages: &[Message]) {
+    /// connected does not know to whom it sends. `routine`: the goroutine that sent it.
+    pub fn sent(
+        &mut self,
+        event: &Event,
+        (to, routine): (FlowKey, Option<u64>),
+        sockets: &[SocketRow],
+        messages: &[Message],
+    ) {
         let (tid, ts) = (event.tid, event.ts);
+        let by_routine = routine.map_or(ByRoutine::NotKnown, |routine| {
+            self.of_routine.get(&routine).map_or(ByRoutine::HasNone, |&message| ByRoutine::Of(message))
+        });
         let working = self.working.get_mut(&tid).map(|of| std::mem::replace(of, Working::for_one(of.message)));
-        let of = working.map_or(NOBODY, |working| working.message);
+        let of = match by_routine {
+            ByRoutine::Of(message) => message,
+            _ => working.map_or(NOBODY, |working| working.message),
+        };
         let key = FlowKey::of(event);
         let mut connection = *self.connection(key, sockets);
         if key.remote_port() == 0 && to.remote_port() != 0 {
@@ -236,6 +267,7 @@ impl Peers {
         let peer = connection.peer;
         self.calls.push(Open {
             of,
+            by_routine,
             key,
             sent: ts,
             sender: tid,
@@ -455,6 +487,21 @@ impl Peers {
             }
         }
         self.own_the_unowned(unowned, messages);
+        self.ask_the_routines();
+    }
+
+    /// A goroutine that received a message asks for that one. Where those of a program ask a server themselves, a request that another
+    /// goroutine sends there is for none of them (a job of the program's own).
+    fn ask_the_routines(&mut self) {
+        let asks = |c: &Open| matches!(c.by_routine, ByRoutine::Of(_));
+        let asked_directly: FxHashSet<u32> = self.calls.iter().filter(|c| asks(c)).map(|c| c.peer).collect();
+        for call in &mut self.calls {
+            match call.by_routine {
+                ByRoutine::Of(message) => call.of = message,
+                ByRoutine::HasNone if asked_directly.contains(&call.peer) => call.of = NOBODY,
+                ByRoutine::HasNone | ByRoutine::NotKnown => {}
+            }
+        }
     }
 
     /// A call that was sent by a thread that had received nothing itself (a runtime moves work between its threads) belongs
@@ -548,6 +595,7 @@ mod tests {
         let key = FlowKey { addrs: 1, ports: 2, proto: 0 };
         let call = |sent, received| Open {
             of: NOBODY,
+            by_routine: ByRoutine::NotKnown,
             key,
             sent,
             sender: 7,

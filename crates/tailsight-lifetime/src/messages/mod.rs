@@ -3,7 +3,7 @@
 //! TCP is matched exactly by flow and sequence range ([`tcp`]), UDP by a FIFO per socket ([`udp`]), replies by order on the flow
 //! ([`replies`], [`continued`], [`udp_replies`], [`udp_queued`], [`udp_order`]). If the run has payload, [`requests`] parses it. Further facts about messages: NIC time stamps
 //! ([`nic`]), the transmit side ([`outgoing`]), page faults ([`fault_counts`]), calls to other servers ([`backend_calls`],
-//! [`call_owner`]), the order of service ([`overtaken`]), the turns of event loops ([`turns`]), connections that requests share
+//! [`call_owner`]), the order of service ([`overtaken`]), the turns of event loops ([`turns`]), goroutines ([`routines`]), connections that requests share
 //! ([`multiplexed`]), and what follows from the thread timelines ([`stages`]).
 
 pub mod backend_calls;
@@ -17,6 +17,7 @@ pub mod overtaken;
 pub mod reorder;
 pub mod replies;
 pub mod requests;
+pub mod routines;
 pub mod stages;
 pub mod tcp;
 pub mod turns;

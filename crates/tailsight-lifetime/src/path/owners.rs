@@ -176,6 +176,12 @@ impl Owners {
         id
     }
 
+    /// A wait of the message's goroutine, at a place of the program where that is known.
+    pub(super) fn parked(&mut self, stack: Option<u32>) -> OwnerId {
+        let Some(stack) = stack else { return self.single(Frame::Parked) };
+        self.intern(Owner { context: Context::Blocked, frames: vec![Frame::Parked, Frame::Place { stack }] })
+    }
+
     pub(super) fn unknown(&mut self) -> OwnerId {
         self.unknown.unwrap_or_else(|| {
             let id = self.intern(Owner { context: Context::Unknown, frames: vec![] });

@@ -4,6 +4,7 @@
 
 use super::holder::{self, Held};
 use crate::messages::backend_calls::NOBODY;
+use crate::messages::routines::Parked;
 use crate::messages::{Extra, Uncommon};
 use crate::model::{Frame, Leg, Message, Role, Rule, flags};
 use crate::scan::Scan;
@@ -39,6 +40,15 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
+    /// The goroutine of the message waited, whatever threads did.
+    Parked {
+        /// Where in the program: a call stack of the run's samples, by number.
+        stack: Option<u32>,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
     /// A wait without a task: for the NIC, for missing bytes, for another server's answer, for the turn of a reply.
     Waits {
         /// For what.
@@ -57,7 +67,7 @@ impl Piece {
     pub fn within(self, scan: &Scan, windows: &[(u64, u64)], mut each: impl FnMut(Piece)) {
         let (from, to) = match self {
             Piece::Core { from, to, .. } | Piece::Others { from, to, .. } => (from, to),
-            Piece::Thread { .. } | Piece::Waits { .. } => return each(self),
+            Piece::Thread { .. } | Piece::Waits { .. } | Piece::Parked { .. } => return each(self),
         };
         let first = windows.partition_point(|&(_, end)| end <= from);
         let inside = windows[first..].iter().take_while(|&&(begin, _)| begin < to);
@@ -228,9 +238,10 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
             };
             let mut at = from;
+            let mut parked = Waits { of: scan.routines.parked(m, extra, &scan.threads), next: 0 };
             for call in scan.peers.calls(m.id) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
-                turn_pieces(scan, m, (at, begin), focus, out);
+                parked.pieces(scan, m, (at, begin), focus, out);
                 let frame = Frame::Peer { symbol: call.peer };
                 out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                 at = end;
@@ -240,7 +251,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                     focus.answered = call.received.min(to);
                 }
             }
-            turn_pieces(scan, m, (at, to), focus, out);
+            parked.pieces(scan, m, (at, to), focus, out);
         }
         Leg::Transmit => {
             let nic = to;
@@ -267,6 +278,35 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             }
         }
         Leg::Total => {}
+    }
+}
+
+/// The waits of a message's goroutine.
+struct Waits {
+    of: Vec<Parked>,
+    /// The first that was not passed.
+    next: usize,
+}
+
+impl Waits {
+    /// A part of the service that is no wait for another server: the waits of the goroutine, and what the threads did that ran it. Before it
+    /// first waited that was the one that received.
+    fn pieces(&mut self, scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+        let mut at = from;
+        while let Some(wait) = self.of.get(self.next).filter(|wait| wait.from < to) {
+            let (begin, end) = (wait.from.max(at), wait.to.min(to));
+            if begin < end {
+                let tid = if self.next == 0 { m.tid } else { focus.tid };
+                turn_pieces(scan, m, (at, begin), Focus { tid, ..focus }, out);
+                out.push(Piece::Parked { stack: wait.stack, from: begin, to: end });
+                at = end;
+            }
+            if wait.to > to {
+                break;
+            }
+            self.next += 1;
+        }
+        turn_pieces(scan, m, (at, to), focus, out);
     }
 }
 

@@ -71,6 +71,7 @@ impl Scanner<'_> {
             drop_reasons: self.facts.drop_reasons,
             peers,
             turns,
+            routines: self.routines,
             multiplexed,
             loops: self.connections.into_loops(),
             polled: self.polled,

@@ -29,6 +29,7 @@ use crate::messages::replies::Replies;
 use crate::messages::requests::Framing;
 use crate::messages::requests::capture::{Captures, Open};
 use crate::messages::requests::classes::RequestClass;
+use crate::messages::routines::Routines;
 use crate::messages::stages::Received;
 use crate::messages::turns::Turns;
 use crate::messages::udp::Datagrams;
@@ -84,6 +85,8 @@ pub struct Scan {
     pub multiplexed: Multiplexed,
     /// The turns of threads that had several requests open at a time.
     pub turns: Turns,
+    /// Goroutines, of Go programs.
+    pub routines: Routines,
     /// Threads that serve several connections at a time.
     pub loops: FxHashSet<u32>,
     /// Threads that slept in a call in which threads wait for data or work, once at least.
@@ -177,6 +180,7 @@ struct Scanner<'a> {
     sent_stamps: FxHashMap<(u32, u32), Vec<Stamp>>,
     nic: NicUse,
     peers: Peers,
+    routines: Routines,
     /// By core: what was made readable last, until the softirq processes another packet or ends.
     ready: Vec<u32>,
     /// The target calls other servers. Before the first answer is readable, `ready` is 0 everywhere.
@@ -224,6 +228,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         sent_stamps: FxHashMap::default(),
         nic: NicUse::default(),
         peers: Peers::new(facts.symbols.len()),
+        routines: Routines::new(&facts.routines),
         ready: vec![0; cores],
         asks: false,
     };
@@ -272,6 +277,9 @@ impl Scanner<'_> {
                 self.doing.entry(event.tid).or_default().sending.get_or_insert(event.ts);
             }
             Kind::Send => self.sent(event),
+            Kind::RoutineSeen => {
+                self.routines.saw(event.tid, event.ts, fields::Goroutine::of(event).goroutine);
+            }
             Kind::PeerRecv => self.peer_recv(event),
             // A handler cannot wait for a page: what faults in one is a copy that gives up, such as that of a sample's stack.
             Kind::FaultKernel if self.is_interrupted(cpu) => {}

@@ -143,6 +143,9 @@ impl Scanner<'_> {
         };
         if let Some(last) = range.clone().last() {
             self.peers.took(tid, range.start..=last, event.ts);
+            if let Some(routine) = self.routines.now(tid) {
+                self.peers.took_in(routine, last);
+            }
         }
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {

@@ -65,7 +65,8 @@ impl Scanner<'_> {
         };
         self.outgoing.sent(key, event);
         if asks {
-            self.peers.sent(event, queued_key, &self.facts.sockets, &self.found.messages);
+            let routine = self.routines.now(tid);
+            self.peers.sent(event, (queued_key, routine), &self.facts.sockets, &self.found.messages);
             self.connections.sent(tid, None, event.ts);
             self.asked(call, event, key, xmit.map(|(cpu, packet)| (packet.ts, cpu)));
             return;

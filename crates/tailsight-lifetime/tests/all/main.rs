@@ -11,6 +11,7 @@ mod nic;
 mod properties;
 mod purposes;
 mod regressions;
+mod routines;
 mod rules;
 mod sending;
 mod serving;

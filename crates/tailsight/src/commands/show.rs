@@ -33,7 +33,7 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
         Err(error) => return not_available_or(error),
     };
     let path = opened.analysis.path(args.id, options.leg);
-    let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes };
+    let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes, samples: Some(&opened.run.samples) };
     let mut shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
     if options.leg == Leg::Total {
         let ideal = tailsight_ideal::of_run(&opened.analysis, &opened.analysis.work());

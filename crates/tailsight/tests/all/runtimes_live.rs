@@ -234,3 +234,79 @@ fn a_go_function_is_traced_with_its_goroutine() {
     assert_eq!(app["name"], slow["name"], "{text}");
     assert!(std::net::TcpStream::connect(("127.0.0.1", PORT)).is_err(), "the server ran in its own namespace");
 }
+
+/// A job holds a mutex for 20 ms, again and again; requests read the table that it protects.
+const GO_LOCK: &str = r#"package main
+
+import (
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+var (
+	mutex sync.Mutex
+	table = map[int]string{1: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}
+)
+
+func refresh() {
+	for {
+		time.Sleep(180 * time.Millisecond)
+		mutex.Lock()
+		time.Sleep(20 * time.Millisecond)
+		mutex.Unlock()
+	}
+}
+
+//go:noinline
+func readTable() string {
+	mutex.Lock()
+	defer mutex.Unlock()
+	return table[1]
+}
+
+func serve(c net.Conn) {
+	buffer := make([]byte, 4096)
+	for {
+		if n, err := c.Read(buffer); n == 0 || err != nil {
+			return
+		}
+		c.Write([]byte(readTable()))
+	}
+}
+
+func main() {
+	go refresh()
+	l, err := net.Listen("tcp4", "10.77.0.1:"+os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go serve(c)
+	}
+}
+"#;
+
+/// A goroutine that waited for a mutex was `waits in epoll_pwait`, the sleep of its thread, with advice to look with strace.
+#[test]
+fn a_goroutine_s_wait_for_a_mutex_is_a_lock_and_names_who_locks() {
+    let test = "a_goroutine_s_wait_for_a_mutex_is_a_lock_and_names_who_locks";
+    let Some(live) = with(test, &["go"]) else { return };
+    let (source, program) = (write(&live, "lock.go", GO_LOCK), live.path("go-lock"));
+    built("go", &["build", "-o", &program, &source], live.dir.path());
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 300.0, &[]) else { return };
+    let looks = &meta["routines"];
+    let count = |name: &str| looks[name].as_u64().unwrap_or_else(|| panic!("{looks:#}"));
+    assert!(count("looks") > 20 && looks["notes"] == serde_json::json!([]), "{looks:#}");
+    let first = &d["causes"][0];
+    assert_eq!(first["category"], "lock-wait", "{text}");
+    assert_eq!(first["name"], "Go waiting for a lock of the program", "{text}");
+    let function = &first["functions"][0];
+    assert_eq!(function["name"], "sync.(*Mutex).Lock", "{first:#}");
+    assert!(first["explanation"].as_str().is_some_and(|says| says.contains("called by main.readTable")), "{first:#}");
+}

@@ -38,7 +38,7 @@ pub const WARM: Duration = Duration::from_secs(3);
 pub const TRIES: u32 = 3;
 
 /// A wait that a runtime's own scheduler ends: no event shows what it was for.
-const IN_RUNTIME: Answer = of("app-processing").called(&["waits in"]);
+const IN_RUNTIME: Answer = of("app-processing").called(&["waits in", "Go waiting on a channel"]);
 /// The thread's own sleep.
 const OWN_SLEEP: Answer = of("app-processing").called(&["nanosleep"]);
 /// The application's own work.

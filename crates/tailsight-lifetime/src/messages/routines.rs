@@ -1,0 +1,129 @@
+//! Goroutines: which one received a message and answered it, and when it waited in between.
+//!
+//! In: the events that tell in which goroutine a thread is, and looks at goroutines from outside. Out: of a message the [`Parked`] times of
+//! its goroutine, with the place in the program. All times in ns.
+//!
+//! The thread is not the request: while a goroutine waits, its thread runs others, and another thread may go on with it. A look says that the
+//! goroutine waited at that time. It had stopped running before, when its thread turned to something else, and went on after it, when the
+//! thread that answered had work again. Between two looks that both saw it wait at one place it is taken to have waited there.
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::routines::{RoutineRow, State};
+
+use super::Extra;
+use crate::model::Message;
+use crate::timelines::busy_periods::CALL_NS;
+use crate::timelines::threads::{State as ThreadState, Threads};
+
+/// A time in which a message's goroutine waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// When it had stopped running at the latest.
+    pub from: u64,
+    /// When it may have gone on at the earliest.
+    pub to: u64,
+    /// Where: a call stack of the run's samples, by number; none where that is not known.
+    pub stack: Option<u32>,
+}
+
+/// What is known of goroutines.
+#[derive(Clone, Debug, Default)]
+pub struct Routines {
+    /// By thread: since when it was in which goroutine, as told where it received or sent.
+    seen: FxHashMap<u32, Vec<(u64, u64)>>,
+    /// Looks by goroutine, in order of time.
+    looks: FxHashMap<u64, Vec<RoutineRow>>,
+}
+
+impl Routines {
+    /// With the looks of a run.
+    pub fn new(rows: &[RoutineRow]) -> Routines {
+        let mut looks: FxHashMap<u64, Vec<RoutineRow>> = FxHashMap::default();
+        for row in rows {
+            looks.entry(row.routine).or_default().push(*row);
+        }
+        looks.values_mut().for_each(|rows| rows.sort_by_key(|row| row.ts_ns));
+        Routines { seen: FxHashMap::default(), looks }
+    }
+
+    /// A thread is in a goroutine.
+    pub fn saw(&mut self, tid: u32, ts: u64, routine: u64) {
+        self.seen.entry(tid).or_default().push((ts, routine));
+    }
+
+    /// The goroutine that a thread was last told to be in; none of other programs.
+    pub fn now(&self, tid: u32) -> Option<u64> {
+        self.seen.get(&tid)?.last().map(|&(_, routine)| routine)
+    }
+
+    /// The goroutine that a thread was in at a call of a socket.
+    fn at(&self, tid: u32, ts: u64) -> Option<u64> {
+        let seen = self.seen.get(&tid)?;
+        seen[..seen.partition_point(|&(since, _)| since <= ts)].last().map(|&(_, routine)| routine)
+    }
+
+    /// When a thread turned to another goroutine after `ts`, as far as it was told.
+    fn turned(&self, tid: u32, ts: u64) -> u64 {
+        let seen = self.seen.get(&tid).map_or(&[][..], Vec::as_slice);
+        seen.get(seen.partition_point(|&(since, _)| since <= ts)).map_or(u64::MAX, |&(since, _)| since)
+    }
+
+    /// The goroutine that received a message and answered it; none where these are two, or not known.
+    pub fn of(&self, m: &Message, extra: &Extra) -> Option<u64> {
+        if self.seen.is_empty() || m.recv_ns == 0 || m.send_ns <= m.recv_ns {
+            return None;
+        }
+        let received = self.at(m.tid, m.recv_ns)?;
+        (self.at(extra.send_tid, m.send_ns.max(extra.sent_ns)) == Some(received)).then_some(received)
+    }
+
+    /// When the goroutine of a message waited between its receive call and its reply, in order and without overlap.
+    pub fn parked(&self, m: &Message, extra: &Extra, threads: &Threads) -> Vec<Parked> {
+        let Some(looks) = self.of(m, extra).and_then(|routine| self.looks.get(&routine)) else { return vec![] };
+        let first = looks.partition_point(|look| look.ts_ns <= m.recv_ns);
+        let within = looks[first..].iter().take_while(|look| look.ts_ns < m.send_ns);
+        // Of a goroutine of another process at the same address the message is another.
+        let of_message = |look: &&RoutineRow| (m.recv_ns.saturating_sub(CALL_NS)..=m.recv_ns).contains(&look.since_ns);
+        let mut looks = within.filter(of_message).peekable();
+        let mut out: Vec<Parked> = vec![];
+        // Until when it is known not to have waited.
+        let mut ran = m.recv_ns;
+        while let Some(look) = looks.next() {
+            if look.state != State::Waiting {
+                ran = look.ts_ns;
+                continue;
+            }
+            let stack = look.stack.checked_sub(1);
+            let mut last = look.ts_ns;
+            while let Some(next) = looks.next_if(|next| next.state == State::Waiting && next.stack == look.stack) {
+                last = next.ts_ns;
+            }
+            // By the time that its thread did something else it waited.
+            let left = if out.is_empty() { self.left(m.tid, ran, threads) } else { u64::MAX };
+            let mut parked = Parked { from: left.clamp(ran, look.ts_ns), to: last, stack };
+            if looks.peek().is_none() {
+                // Nothing was seen of it since. The thread that answered slept, and did not run it before it woke.
+                parked.to = last.max(woke(extra.send_tid, m.send_ns, threads).unwrap_or(0)).min(m.send_ns);
+            }
+            ran = parked.to;
+            out.push(parked);
+        }
+        out
+    }
+
+    /// When a thread that was in a goroutine at `ts` slept, or was told to be in another.
+    fn left(&self, tid: u32, ts: u64, threads: &Threads) -> u64 {
+        let intervals = threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+        let after = &intervals[intervals.partition_point(|interval| interval.from <= ts)..];
+        let slept = after.iter().find(|interval| matches!(interval.state, ThreadState::Sleeping { .. }));
+        slept.map_or(u64::MAX, |interval| interval.from).min(self.turned(tid, ts))
+    }
+}
+
+/// When a thread that runs at `ts` last woke before.
+fn woke(tid: u32, ts: u64, threads: &Threads) -> Option<u64> {
+    let thread = threads.get(tid)?;
+    let upto = thread.at(ts)?;
+    let asleep = |i: &usize| matches!(thread.intervals[*i].state, ThreadState::Sleeping { .. });
+    (0..upto).rev().find(asleep).map(|i| thread.intervals[i + 1].from)
+}

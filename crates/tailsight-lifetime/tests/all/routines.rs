@@ -1,0 +1,167 @@
+//! Goroutines that wait while their threads do other things, on streams that are written by hand. In: in which goroutine a thread received
+//! and sent, looks from outside. Out: paths of messages, and whose call to another server it was.
+
+use proptest::prelude::*;
+use tailsight_lifetime::input::Names;
+use tailsight_lifetime::{Analysis, Frame, Leg, RunContext};
+use tailsight_trace::Event;
+use tailsight_trace::event::{Kind, flow_flags};
+use tailsight_trace::routines::{RoutineRow, State};
+use tailsight_trace::tables::TaskRow;
+
+use crate::by_hand::{analysed, event, is, path, recv, request, send, switch};
+
+const FIRST: u32 = 100;
+const SECOND: u32 = 101;
+const A: u64 = 11211 << 16 | 4000;
+const B: u64 = 11211 << 16 | 4001;
+/// The connection to a database.
+const BEHIND: u64 = 40000 << 16 | 3306;
+/// The goroutine of the client on A.
+const OF_A: u64 = 0x5000;
+const OF_B: u64 = 0x6000;
+/// One that no client sends to.
+const JOB: u64 = 0x7000;
+const EPOLL: u64 = 232;
+const FUTEX: u64 = 202;
+
+fn seen(ts: u64, tid: u32, routine: u64) -> Event {
+    event(ts, Kind::RoutineSeen, 0, tid, [0, routine, 0])
+}
+
+fn look(ts_ns: u64, state: State, stack: u32) -> RoutineRow {
+    RoutineRow { ts_ns, pid: FIRST, routine: OF_A, since_ns: 999_990, state, stack }
+}
+
+fn facts(looks: &[RoutineRow]) -> RunContext {
+    let row = |tid| TaskRow { tid, tgid: FIRST, comm: "shop".into(), target: true, ..TaskRow::default() };
+    RunContext { names: Names::new(&[row(FIRST), row(SECOND)]), routines: looks.to_vec(), ..RunContext::default() }
+}
+
+fn waking(ts: u64, tid: u32) -> Event {
+    event(ts, Kind::SchedWaking, 0, 0, [u64::from(tid), u64::from(FIRST), 0])
+}
+
+/// The goroutine receives on one thread, waits for a lock from 1.2 ms on, and answers on the other thread, which slept until 8 ms.
+fn moved() -> Vec<Vec<Event>> {
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        seen(999_990, FIRST, OF_A),
+        recv(1_000_000, A, FIRST),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(4_000_000, 0, FIRST, 0),
+        // It serves another client meanwhile.
+        seen(4_000_090, FIRST, OF_B),
+        recv(4_000_100, B, FIRST),
+        seen(4_100_000, FIRST, OF_B),
+        send(4_100_010, B, FIRST),
+        switch(4_200_000, FIRST, 0, EPOLL),
+    ];
+    let second = vec![
+        switch(5, 0, SECOND, 0),
+        switch(10, SECOND, 0, FUTEX),
+        switch(8_000_000, 0, SECOND, 0),
+        seen(8_299_990, SECOND, OF_A),
+        send(8_300_000, A, SECOND),
+        switch(8_400_000, SECOND, 0, FUTEX),
+    ];
+    let arriving = [request(20, A), request(3_999_000, B)].concat();
+    let woken = vec![waking(3_999_500, FIRST), waking(7_999_000, SECOND)];
+    vec![first, second, [arriving, woken].concat()]
+}
+
+fn parked(analysis: &Analysis) -> Vec<(u64, u64)> {
+    let owners = &analysis.lifetimes.owners;
+    let id = analysis.lifetimes.messages.iter().find(|m| m.recv_ns == 1_000_000).expect("the message").id;
+    let is_parked = |owner: u32| owners.get(owner as usize).is_some_and(|owner| owner.frames.contains(&Frame::Parked));
+    let spans = analysis.path(id, Leg::Service);
+    spans.iter().filter(|span| is_parked(span.owner)).map(|span| (span.from_ns, span.to_ns)).collect()
+}
+
+/// A goroutine that waited for a lock was its thread's sleep in epoll_pwait, or whatever another thread did.
+#[test]
+fn a_goroutine_that_waits_is_not_where_its_thread_sleeps() {
+    let looks = [look(3_000_000, State::Waiting, 7), look(5_000_000, State::Waiting, 7)];
+    let analysis = analysed(facts(&looks), moved());
+    let service = [
+        (1_000_000, 1_200_000, "own"),
+        (1_200_000, 7_999_000, "blocked/parked"),
+        (7_999_000, 8_000_000, "idle/wake-pending"),
+        (8_000_000, 8_300_000, "own"),
+    ];
+    assert_eq!(path(&analysis, 1_000_000, Leg::Service), is(&service));
+    let places = analysis.lifetimes.owners.iter().filter(|owner| owner.frames.contains(&Frame::Parked));
+    let places: Vec<_> = places.map(|owner| owner.frames.clone()).collect();
+    assert_eq!(places, [[Frame::Parked, Frame::Place { stack: 6 }]]);
+}
+
+/// Looks at the goroutine with another message say nothing of this one; a look that saw it run ends a wait.
+#[test]
+fn only_what_was_seen_of_a_message_s_own_goroutine_counts() {
+    let of_another = RoutineRow { since_ns: 500_000, ..look(3_000_000, State::Waiting, 7) };
+    let elsewhere = RoutineRow { routine: OF_B, ..look(3_000_000, State::Waiting, 7) };
+    assert_eq!(parked(&analysed(facts(&[of_another, elsewhere]), moved())), []);
+    let looks =
+        [look(2_000_000, State::Waiting, 7), look(3_000_000, State::Running, 0), look(4_000_000, State::Waiting, 8)];
+    assert_eq!(parked(&analysed(facts(&looks), moved())), [(1_200_000, 2_000_000), (4_000_000, 7_999_000)]);
+}
+
+/// A job of the program's own asked the database on the thread that had received a message before: the answer was "the message's wait".
+#[test]
+fn a_request_of_another_goroutine_is_none_of_the_message_s() {
+    let client = |ts, kind, tid| event(ts, kind, flow_flags::CLIENT, tid, [1, BEHIND | 30 << 32, 10 | 8 << 32]);
+    let stream = |routine| {
+        let first = vec![
+            switch(5, 0, FIRST, 0),
+            // That goroutines of clients ask the database themselves.
+            seen(100, FIRST, OF_B),
+            recv(200, B, FIRST),
+            client(300, Kind::Send, FIRST),
+            switch(400, FIRST, 0, EPOLL),
+            switch(600, 0, FIRST, 0),
+            client(700, Kind::PeerRecv, FIRST),
+            send(800, B, FIRST),
+            seen(999_990, FIRST, OF_A),
+            recv(1_000_000, A, FIRST),
+            seen(1_100_000, FIRST, routine),
+            client(1_100_010, Kind::Send, FIRST),
+            switch(1_200_000, FIRST, 0, EPOLL),
+            switch(4_000_000, 0, FIRST, 0),
+            client(4_000_100, Kind::PeerRecv, FIRST),
+            seen(4_100_000, FIRST, OF_A),
+            send(4_100_010, A, FIRST),
+            switch(4_200_000, FIRST, 0, EPOLL),
+        ];
+        let ready = |ts| event(ts, Kind::PeerReady, flow_flags::CLIENT, 0, [1, BEHIND | 30 << 32, 8]);
+        let mut arriving = [request(20, A), request(30, B)].concat();
+        arriving.extend([ready(500), waking(510, FIRST), ready(3_999_000), waking(3_999_010, FIRST)]);
+        arriving.sort_by_key(|event| event.ts);
+        analysed(facts(&[]), vec![first, arriving])
+    };
+    let waits = |analysis: &Analysis| {
+        let of = path(analysis, 1_000_000, Leg::Service);
+        of.iter().any(|(_, _, owner)| owner.starts_with("blocked/peer:"))
+    };
+    assert!(waits(&stream(OF_A)), "its own request");
+    assert!(!waits(&stream(JOB)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever was looked at, and when: every nanosecond has one owner, which `analysed` checks.
+    #[test]
+    fn any_looks_leave_an_exact_partition(
+        looks in prop::collection::vec((0u64..10_000_000, 0u64..2_000_000, 1u8..=4, 0u32..3), 0..12),
+    ) {
+        let row = |&(ts_ns, since_ns, state, stack): &(u64, u64, u8, u32)| RoutineRow {
+            since_ns: if since_ns % 3 == 0 { since_ns } else { 999_990 },
+            ..look(ts_ns, State::from_u8(state).expect("a state"), stack)
+        };
+        let looks: Vec<RoutineRow> = looks.iter().map(row).collect();
+        let analysis = analysed(facts(&looks), moved());
+        for (from, to) in parked(&analysis) {
+            prop_assert!(1_000_000 <= from && from < to && to <= 8_300_000);
+        }
+    }
+}
