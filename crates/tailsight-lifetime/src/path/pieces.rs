@@ -296,8 +296,9 @@ impl Waits {
         while let Some(wait) = self.of.get(self.next).filter(|wait| wait.from < to) {
             let (begin, end) = (wait.from.max(at), wait.to.min(to));
             if begin < end {
+                // Which goroutine ran there is known: whose turns those of the thread are needs no guess.
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
-                turn_pieces(scan, m, (at, begin), Focus { tid, ..focus }, out);
+                thread_pieces(scan, at, begin, Focus { tid, own_from: at, ..focus }, out);
                 out.push(Piece::Parked { stack: wait.stack, from: begin, to: end });
                 at = end;
             }
@@ -306,7 +307,10 @@ impl Waits {
             }
             self.next += 1;
         }
-        turn_pieces(scan, m, (at, to), focus, out);
+        match self.of.is_empty() {
+            true => turn_pieces(scan, m, (at, to), focus, out),
+            false => thread_pieces(scan, at, to, Focus { own_from: at, ..focus }, out),
+        }
     }
 }
 

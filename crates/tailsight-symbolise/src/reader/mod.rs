@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tailsight_confine::priority;
+use tailsight_confine::{capabilities, priority};
 use tailsight_trace::samples::FrameRow;
 
 use crate::functions::{Located, Wanted};
@@ -471,7 +471,8 @@ impl Reader {
         let Some(pid) = self.pid.filter(|_| std::mem::take(&mut self.gives_way)) else { return };
         let ended = Arc::clone(&self.ended);
         let raise = move || {
-            // This thread has the turn of the one that started it.
+            // This thread has the turn of the one that started it, and its rights, of which it needs one.
+            let _ = capabilities::keep_only(&[capabilities::SYS_NICE]);
             priority::as_usual(0);
             std::thread::sleep(GIVES_WAY);
             if !ended.load(Ordering::Relaxed) {
