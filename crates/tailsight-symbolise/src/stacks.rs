@@ -367,7 +367,8 @@ impl Stacks {
             self.note(
                 "code compiled at run time has no names: the runtime writes them to /tmp/perf-PID.map when it is \
                  started with \
-                 --perf-basic-prof (Node), -X perf (CPython 3.12), or asked by jcmd PID Compiler.perfmap (Java 17)"
+                 --perf-basic-prof (Node), -X perf (CPython 3.12), +JPperf true (Erlang/OTP 25), or asked by jcmd PID \
+                 Compiler.perfmap (Java 17)"
                     .into(),
             );
         }

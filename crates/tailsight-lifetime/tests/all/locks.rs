@@ -267,3 +267,39 @@ fn who_worked_after_a_wait_stands_in_line_since_the_next_one() {
     assert!(works(50_000), "a try");
     assert!(!works(400_000), "the holder is followed until it stands in line");
 }
+
+/// A's packet wakes ONE, which then sleeps in an interpreter's lock before it receives: TWO has that, and gives it to THREE, woken for B
+/// before, and that one to ONE. What TWO ran was called ONE's own work, for both were taken for threads to which a message is passed on.
+#[test]
+fn a_thread_that_its_packet_woke_waits_for_a_lock_before_it_receives() {
+    let softirq = |ts, kind| event(ts, kind, 0, 0, [3, 0, 0]);
+    let arrives = |ts, ports, tid| {
+        let entry = vec![softirq(ts - 1, Kind::SoftirqEntry)];
+        let woken = vec![waking(ts + 2, 0, tid), softirq(ts + 3, Kind::SoftirqExit)];
+        [entry, request(ts, ports).to_vec(), woken].concat()
+    };
+    let waits = vec![
+        switch(5, ONE, 0, EPOLL),
+        switch(40, 0, ONE, 0),
+        switch(50, ONE, 0, FUTEX),
+        switch(1_000_210, 0, ONE, 0),
+        recv(1_000_250, A, ONE),
+        send(1_000_300, A, ONE),
+    ];
+    let others = vec![
+        switch(4, THREE, TWO, EPOLL),
+        switch(30, TWO, THREE, 0),
+        switch(35, THREE, TWO, FUTEX),
+        waking(1_000_000, TWO, THREE),
+        switch(1_000_010, TWO, THREE, 0),
+        waking(1_000_200, THREE, ONE),
+        recv(1_000_220, B, THREE),
+        send(1_000_230, B, THREE),
+    ];
+    let network = [arrives(10, A, ONE), arrives(20, B, THREE)].concat();
+    let analysis = analyse(vec![waits, others, network]);
+    decides(&analysis, Rule::Held);
+    let receive = path(&analysis, 1_000_250, Leg::Receive);
+    assert_eq!(time(&receive, HELD), 1_000_000 - 50, "{receive:?}");
+    assert!(receive.iter().all(|s| s.2 != "own" || s.1 - s.0 < 1_000), "{receive:?}");
+}

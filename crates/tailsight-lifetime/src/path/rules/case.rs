@@ -18,6 +18,8 @@ use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
 pub(in crate::path) const WAKER_DEPTH: u32 = 8;
 /// The same where each waits for a lock: as many as a pool has threads may stand in line for it.
 pub(in crate::path) const LOCK_DEPTH: u32 = 64;
+/// The most intervals of a thread between its poll and a receive call that are looked at: it may try for a lock again and again.
+const MOST_BETWEEN: usize = 1_000;
 
 /// A part of a thread's sleep.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +60,7 @@ impl<'a> Case<'a> {
     }
 
     /// Whether the sleep was no wait for work, which a sibling passes on: the thread was in the middle of this message, or of others, when it
-    /// fell asleep, or wrote. Who ended the sleep then had what it waited for.
+    /// fell asleep, or wrote, or was on its way from its poll to receiving. Who ended the sleep then had what it waited for.
     pub fn needs_what_another_has(&self) -> bool {
         *self.needs_what_another_has.get_or_init(|| {
             let SleepPart { since, how, .. } = self.part;
@@ -66,8 +68,32 @@ impl<'a> Case<'a> {
                 since >= self.focus.own_from || busy_periods::serving(&self.scan.busy_periods, self.focus.tid, since);
             let writes = syscalls::waits_for_room(how.nr) && !how.uninterruptible && !how.io;
             let holds_up = || self.depth == 0 && self.part.waker.is_some_and(|w| self.cannot_pass_on(w.tid));
-            (in_turn || writes || holds_up()) && !self.focus.handed
+            (in_turn || writes || self.was_on_its_way() || holds_up()) && !self.focus.handed
         })
+    }
+
+    /// Whether a packet had woken the thread from its poll, which then fell asleep in a lock before it received what came: it knows of the
+    /// message, so nobody passes that on, and needs the lock to go on (an interpreter's, on the way out of the poll).
+    fn was_on_its_way(&self) -> bool {
+        let (scan, tid, SleepPart { since, ended, how, .. }) = (self.scan, self.focus.tid, self.part);
+        if !holder::is_lock(how) {
+            return false;
+        }
+        let intervals = scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+        let waits = |interval: &ThreadInterval| match interval.state {
+            State::Sleeping { how } => (!holder::is_lock(how)).then_some(how),
+            _ => None,
+        };
+        let before = intervals[..intervals.partition_point(|s| s.from < since)].windows(2).rev().take(MOST_BETWEEN);
+        let woken = before.filter_map(|two| Some((waits(&two[0])?, two[1]))).next();
+        let Some((poll, ThreadInterval { from: woken, waker: Some(waker), .. })) = woken else { return false };
+        let by_packet = waker.interrupt && !waker.timer && waker.ready == 0;
+        let after = &intervals[intervals.partition_point(|s| s.from < ended)..];
+        let next = after.iter().take(MOST_BETWEEN).find(|s| waits(s).is_some()).map_or(u64::MAX, |s| s.from);
+        waits_for_what_comes(poll)
+            && by_packet
+            && scan.received_between(tid, (woken, since)) == 0
+            && scan.received_between(tid, (ended, next)) > 0
     }
 
     /// Whether the thread that ended the sleep cannot have passed a message on: it was busy all the time, and never in the recording waited
