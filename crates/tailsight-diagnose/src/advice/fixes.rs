@@ -108,7 +108,7 @@ impl Advisor<'_> {
 }
 
 /// Whether a function says what a cause is: not one that waits itself, and in none that it calls. That is the stub of the system call, as of
-/// a runtime that waits for its tasks.
+/// a runtime that waits for its tasks, or the place where a runtime is known to do so.
 fn tells(function: &FunctionPart) -> bool {
     !function.waits || function.inside.is_some()
 }

@@ -103,6 +103,10 @@ impl Search<'_> {
                 None => self.named_of_program(&path, &whole, &last),
             },
         };
+        // That a runtime had no task to run says nothing of what it called either.
+        let below_named = whole.iter().rev().take_while(|f| ***f != named);
+        let idle = below_named.copied().chain([&named]).any(|f| self.options.runtimes.is_idle(f));
+        let inside = inside.filter(|_| !idle);
         let callers = whole.iter().rev().skip_while(|f| ***f != named).skip(1);
         let callers = callers.copied().filter(|f| !f.function.is_empty() && **f != named);
         let nearest = callers.clone().next();

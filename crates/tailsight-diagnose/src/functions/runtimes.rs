@@ -22,6 +22,22 @@ pub struct Runtimes {
     /// Functions in which programs wait, whatever for.
     #[serde(default)]
     waiter: Vec<Waiter>,
+    /// Functions in which runtimes wait for whatever comes for any of their tasks.
+    #[serde(default)]
+    idle: Vec<Idle>,
+}
+
+/// The functions in which a runtime that schedules tasks by itself has none to run: they do not tell what a task waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Idle {
+    /// Of which runtime: for who reads the file.
+    #[serde(rename = "of")]
+    _of: String,
+    functions: Vec<String>,
+    /// Any without.
+    #[serde(default)]
+    modules: Vec<String>,
 }
 
 /// The functions by which a program waits for whatever its functions wait for: they do not tell for what.
@@ -100,6 +116,7 @@ impl Runtimes {
         self.runtime.extend(others.runtime);
         self.interpreter.extend(others.interpreter);
         self.waiter.extend(others.waiter);
+        self.idle.extend(others.idle);
         self
     }
 
@@ -129,6 +146,13 @@ impl Runtimes {
     pub fn only_waits(&self, frame: &FrameRow) -> bool {
         let waits = |w: &Waiter| glob::any(&w.modules, &frame.module) && glob::any(&w.functions, &frame.function);
         !frame.kernel && !frame.function.is_empty() && self.waiter.iter().any(waits)
+    }
+
+    /// Whether a runtime waits there for whatever comes for any of its tasks.
+    pub fn is_idle(&self, frame: &FrameRow) -> bool {
+        let in_module = |i: &Idle| i.modules.is_empty() || glob::any(&i.modules, &frame.module);
+        let is = |i: &Idle| in_module(i) && glob::any(&i.functions, &frame.function);
+        !frame.kernel && !frame.function.is_empty() && self.idle.iter().any(is)
     }
 
     /// What is done in a sampled function. One without a name does what the exported functions on both sides of it do, if that is the
@@ -207,6 +231,18 @@ mod tests {
         assert!(!runtimes.only_waits(&other));
         assert_eq!(runtimes.interpreter_in("python3.11").map(|i| i.of.as_str()), Some("CPython"));
         assert!(runtimes.interpreter_in("redis-server").is_none(), "Lua is in it");
+    }
+
+    #[test]
+    fn where_a_runtime_has_no_task_to_run_is_known() {
+        let runtimes = Runtimes::default();
+        let is_idle = |function: &str, module: &str| {
+            runtimes.is_idle(&FrameRow { function: function.into(), module: module.into(), ..FrameRow::default() })
+        };
+        assert!(is_idle("mio::sys::unix::selector::epoll::Selector::select", "shop"));
+        assert!(is_idle("uv__io_poll", "node") && is_idle("Java_sun_nio_ch_EPoll_wait", "libnio.so"));
+        assert!(is_idle("erts_check_io", "beam.smp") && !is_idle("erts_check_io", "shop"));
+        assert!(!is_idle("epoll_wait", "libc.so.6") && !is_idle("WaitLatch", "postgres") && !is_idle("", "shop"));
     }
 
     #[test]

@@ -108,6 +108,32 @@ fn a_wait_at_two_places_of_which_the_same_is_known_is_that_wait() {
     assert_eq!(cause.functions[0].name, "update");
 }
 
+/// tokio: "read what mio::sys::unix::selector::Selector::select waits for", which is whatever comes for any task.
+#[test]
+fn the_idle_loop_of_a_runtime_is_not_advised_to_be_read() {
+    let epoll = Frame::SleepIn { nr: Sysno::epoll_wait as u32, uninterruptible: false, io: false };
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[epoll, Frame::Place { stack: 0 }])];
+    let parts = (0..5_000u64).map(|i| {
+        let mut service = vec![a(0, 10_000 + i % 100)];
+        service.extend((i % 100 == 0).then(|| a(1, 4_000_000)));
+        [vec![a(0, 1_000)], service, vec![a(0, 1_000)]]
+    });
+    let slow = lifetimes(owners, parts.collect());
+    let of = |place: &str| {
+        let frames = vec![frame("epoll_wait", "libc.so.6", "1"), frame(place, "shop", "2"), frame("main", "shop", "2")];
+        let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
+        let samples = Samples { rows, stacks: vec![vec![0, 1, 2]], frames };
+        diagnosed(&slow, &samples, &Options { leg: Leg::Total, ..options() }).causes.swap_remove(0)
+    };
+    let idle = of("mio::sys::unix::selector::Selector::select");
+    assert_eq!(idle.name, "waits in epoll_wait");
+    assert!(idle.functions[0].name.ends_with("Selector::select"), "{:?}", idle.functions);
+    assert!(idle.fix[0].contains("a task waited and its thread did not"), "{:?}", idle.fix);
+    // A function of the program that waits by itself does tell.
+    let fix = of("shop::wait_for_stock").fix;
+    assert!(fix[0].starts_with("read what shop::wait_for_stock "), "{fix:?}");
+}
+
 /// Each message waits in the program: the advice was to look with strace, though the place of the wait is in the recording.
 #[test]
 fn what_median_messages_wait_for_is_said_by_its_place() {
