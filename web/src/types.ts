@@ -809,6 +809,8 @@ export type Page = {
   lost: string;
   messages: Columns;
   meta: RunMeta;
+  /** How many messages each percentile needs. */
+  needed: Record<string, number>;
   percentiles: string[];
   /** Means over the reference messages: the other half of each message's table. */
   reference: RowKey[];

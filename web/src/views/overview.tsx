@@ -60,7 +60,7 @@ export function Overview({ store }: { store: Store }) {
   return <>
     <section aria-labelledby="percentiles-title" id="overview">
       <h2 id="percentiles-title" class="quiet">Latency</h2>
-      <dl class="tiles" id="percentiles">{page.percentiles.map((key) => <Tile name={key} ns={d.latency_ns[key]} interval={intervalOf(store, d.leg, key)} />)}</dl>
+      <dl class="tiles" id="percentiles">{page.percentiles.map((key) => <Tile name={key} ns={d.latency_ns[key]} interval={intervalOf(store, d.leg, key)} needed={page.needed[key]} />)}</dl>
     </section>
     <Legs store={store} />
     <Slowest store={store} />
@@ -74,13 +74,12 @@ function intervalOf(store: Store, leg: string, key: string): [number, number] | 
 }
 const between = (i: [number, number]) => duration(i[0]) + " … " + duration(i[1]);
 
-function Tile({ name, ns, interval }: { name: string; ns: number | undefined; interval: [number, number] | undefined }) {
+function Tile({ name, ns, interval, needed }: { name: string; ns: number | undefined; interval: [number, number] | undefined; needed: number | undefined }) {
   if (ns !== undefined) {
     const [value, unit] = durationParts(ns);
     return <div><dt>{name}</dt><dd data-ns={ns}>{value}<span class="unit">{unit}</span>{interval ? <span class="why" title="95 % interval">{between(interval)}</span> : null}</dd></div>;
   }
-  const needed = Math.round(1 / (1 - parseFloat(name.slice(1)) / 100));
-  return <div><dt>{name}</dt><dd>N/A<span class="why">{needed > 1 && isFinite(needed) ? "needs " + plural(needed, "message") : "no messages"}</span></dd></div>;
+  return <div><dt>{name}</dt><dd>N/A<span class="why">{needed ? "needs " + plural(needed, "message") : "no messages"}</span></dd></div>;
 }
 
 function Legs({ store }: { store: Store }) {

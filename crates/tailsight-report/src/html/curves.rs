@@ -63,13 +63,18 @@ pub(super) fn curves(messages: &[Message], percentiles: &[&str]) -> Vec<Curve> {
     out
 }
 
+/// The quantile of a percentile's key: 0.99 of `p99`.
+pub(super) fn quantile_of(key: &str) -> Option<f64> {
+    Some(key.strip_prefix('p')?.parse::<f64>().ok()? / 100.0)
+}
+
 /// The 95 % intervals of a leg's percentiles, over its messages in order of arrival.
 fn intervals(messages: &[Message], leg: Leg, percentiles: &[&str]) -> BTreeMap<String, (u64, u64)> {
     let series: Vec<f64> = messages.iter().filter_map(|m| m.latency(leg)).map(|ns| ns as f64).collect();
     let mut sorted = series.clone();
     sorted.par_sort_unstable_by(f64::total_cmp);
     let of = |key: &&str| {
-        let q = key.strip_prefix('p')?.parse::<f64>().ok()? / 100.0;
+        let q = quantile_of(key)?;
         let (interval, effective) = dependent_interval_sorted(&series, &sorted, q, 0.95)?;
         effective.settled.then(|| ((*key).to_owned(), (interval.lower.round() as u64, interval.upper.round() as u64)))
     };
@@ -111,6 +116,13 @@ mod tests {
         assert_eq!(&points[points.len() - SLOWEST..].iter().map(|p| p.0).collect::<Vec<_>>(), &values[49_900..]);
         assert_eq!(curve(&[]).len(), 0);
         assert_eq!(curve(&[7]), [(7, 1.0)]);
+    }
+
+    /// The page said that p99.9 needs 1,000 messages, of 1,920.
+    #[test]
+    fn the_page_says_how_many_messages_a_percentile_needs_by_the_rule_that_refused_it() {
+        let needed = ["p50", "p99", "p99.9", "max"].map(|key| quantile_of(key).map(tailsight_stats::quantile::needed));
+        assert_eq!(needed, [Some(6), Some(368), Some(3_688), None]);
     }
 
     /// Independent messages have the binomial interval; messages that come in groups of twenty equal ones have a wider one; too few

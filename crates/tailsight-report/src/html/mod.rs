@@ -21,6 +21,7 @@ use serde::Serialize;
 use tailsight_diagnose::model::LegLatency;
 use tailsight_diagnose::{Category, CategoryTable, Diagnosis, Titled};
 use tailsight_lifetime::{Leg, Lifetimes, OwnerId, PathSpan, Role};
+use tailsight_stats::quantile;
 use tailsight_trace::RunMeta;
 use tailsight_trace::samples::Samples;
 
@@ -77,6 +78,8 @@ pub(crate) struct Page<'a> {
     lost: String,
     cost: String,
     percentiles: Vec<&'a str>,
+    /// How many messages each percentile needs.
+    needed: BTreeMap<&'a str, usize>,
     /// The causes' names in words, by index.
     titles: Vec<String>,
     /// The names of the rows that may be chance.
@@ -160,6 +163,8 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
     let mut percentiles = terminal::PERCENTILES.to_vec();
     percentiles.extend(terminal::deeper_percentiles(d).into_iter().map(|(key, _)| key));
     let curves = curves::curves(&input.lifetimes.messages, &percentiles);
+    let needed =
+        percentiles.iter().filter_map(|key| Some((*key, quantile::needed(curves::quantile_of(key)?)))).collect();
     percentiles.push("max");
     let timelines = Timelines::new(input);
     let (columns, mut parts) = messages::columns(input, most);
@@ -170,6 +175,7 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
         lost: terminal::lost(d),
         cost: terminal::cost(d, Some(input.meta)),
         percentiles,
+        needed,
         titles: d.causes.iter().map(Titled::title).collect(),
         chance_titles: d.not_significant.iter().map(Titled::title).collect(),
         typical_titles: d.typical.iter().flat_map(|t| &t.rows).map(Titled::title).collect(),
