@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathPart, PathSpan, Role, Rule};
 use tailsight_trace::samples::Samples;
 
-use crate::advice::sentences::OwnerPath;
+use crate::advice::sentences::{OwnerPath, is_received};
 use crate::advice::{self, Advisor};
 use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How, Subject};
@@ -33,6 +33,8 @@ use crate::{Error, Options, RecordingFacts, Selection};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
+/// The least part of a wait that the messages ahead explain where they are said to have held it.
+const HELD: f64 = 0.5;
 
 /// Finds what distinguishes the focus messages from the reference messages (NSight §5.2).
 ///
@@ -369,7 +371,14 @@ impl<'a> Analysis<'a> {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
                 cause.ahead = Some(ahead_of(&cause, mine, ahead, others, advisor.ahead()));
                 if deviation_ns > 0 && !others {
-                    cause.root = self.roots.get_or_init(roots).iter().map(|found| found.root.clone()).collect();
+                    let roots = self.roots.get_or_init(roots).iter().map(|found| found.root.clone());
+                    cause.root = roots.collect();
+                    // Once a message is received, its thread may run for later ones, or on its own account: it was those ahead that held
+                    // it where they explain the wait, and else nothing tells.
+                    let explained: f64 = cause.root.iter().filter_map(|root| root.of_wait).sum();
+                    if is_received(before_receive(&self.profile, &self.rows, i)) && explained < HELD {
+                        cause.root.clear();
+                    }
                 }
             }
             let paths = paths(self.lifetimes, &self.profile, &self.rows, i);

@@ -28,6 +28,7 @@ pub(super) struct CategoryAdvice {
     pub says: String,
     pub says_r: Option<String>,
     pub says_before: Option<String>,
+    pub says_received: Option<String>,
     #[serde(default)]
     pub fix: Vec<Template>,
 }
@@ -42,6 +43,9 @@ pub(super) struct Template {
     /// Not for these names.
     #[serde(default)]
     pub except: Vec<String>,
+    /// Only where most of the cause's time was after the message had been received.
+    #[serde(default)]
+    pub received: bool,
     /// Only where the messages that the cause hit have on average so much more of it, from and to.
     #[serde(default)]
     pub each_us: Vec<[u64; 2]>,

@@ -31,6 +31,7 @@ impl Advisor<'_> {
         let in_range = |&[from, to]: &[u64; 2]| (from as f64..=to as f64).contains(&(each_ns / 1e3));
         let fits = |f: &&Template| {
             f.role.is_none_or(|r| r == cause.role)
+                && (cause.clauses.received || !f.received)
                 && (f.only.is_empty() || is(&f.only))
                 && !is(&f.except)
                 && (f.each_us.is_empty() || f.each_us.iter().any(in_range))

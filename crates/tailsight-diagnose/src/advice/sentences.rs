@@ -18,6 +18,10 @@ use crate::model::{Cause, Clauses, Root, TypicalRow};
 
 /// Of a cause's time, this part is before the receive call when the sentence says that it was there.
 const BEFORE: f64 = 0.8;
+/// Whether a cause of whose time the part `before` is before the receive call was after it.
+pub(crate) fn is_received(before: f64) -> bool {
+    before <= 1.0 - BEFORE
+}
 
 /// What one owner has of a cause.
 #[derive(Clone, Debug)]
@@ -53,7 +57,8 @@ impl Advisor<'_> {
         if matches!(cause.subject, Some(Subject::Holder { .. })) && cause.deviation_ns > 0 {
             out += &holder(paths);
         }
-        Clauses { happened: out, held: held(&cause.root), functions: vec![] }
+        let received = cause.role == Role::A && is_received(before);
+        Clauses { happened: out, held: held(&cause.root), functions: vec![], received }
     }
 
     /// What the messages under study are called.
@@ -100,9 +105,10 @@ impl Advisor<'_> {
             }
         }
         let says = ADVICE.categories.get(&cause.category).map_or("{name}", |a| {
-            match (cause.role, &a.says_r, &a.says_before) {
-                (Role::R, Some(r), _) => r,
-                (Role::A, _, Some(earlier)) if before >= BEFORE => earlier,
+            match (cause.role, &a.says_r, &a.says_before, &a.says_received) {
+                (Role::R, Some(r), ..) => r,
+                (Role::A, _, Some(earlier), _) if before >= BEFORE => earlier,
+                (Role::A, .., Some(later)) if is_received(before) => later,
                 _ => &a.says,
             }
         });

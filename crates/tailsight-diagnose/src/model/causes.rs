@@ -66,7 +66,8 @@ pub struct Cause {
     /// Of head-of-line blocking: the messages ahead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<Ahead>,
-    /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones.
+    /// Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones, and where the messages had been
+    /// received and it explains little of what their thread did then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub root: Vec<Root>,
     /// Its deviation over what the messages in focus had beyond what an ideal server would also have given them, of the total leg
@@ -111,6 +112,8 @@ pub(crate) struct Clauses {
     pub(crate) held: String,
     /// In which functions.
     pub(crate) functions: Vec<String>,
+    /// Whether most of its time was after the messages had been received.
+    pub(crate) received: bool,
 }
 
 impl Clauses {
@@ -126,7 +129,7 @@ impl Clauses {
 pub struct FunctionPart {
     /// The function: the innermost one of the program itself, where it called a library's.
     pub name: String,
-    /// The library's function that the time was in, when `name` is its caller.
+    /// The library's function that the time was in, when `name` is its caller. None where a runtime waited there for any of its tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<String>,
     /// Who called `name`.

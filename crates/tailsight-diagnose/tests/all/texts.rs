@@ -1,7 +1,7 @@
 //! Words: explanations, fixes, notes, next steps, and the JSON contract.
 
 use syscalls::Sysno;
-use tailsight_diagnose::{Diagnosis, Options, RecordingFacts, diagnose};
+use tailsight_diagnose::{Category, Diagnosis, Options, RecordingFacts, diagnose};
 use tailsight_lifetime::{Context, Frame, Lifetimes, Part};
 use tailsight_units::format::signed_duration as human;
 
@@ -112,6 +112,32 @@ fn own_work_before_the_receive_call_is_said_to_be_there() {
     let service = Options { leg: tailsight_lifetime::Leg::Service, ..options() };
     let text = diagnose(&of, &service, &facts()).unwrap().causes[0].explanation.clone();
     assert!(text.starts_with("memcached itself took longer (running): 500 us"), "{text}");
+}
+
+/// "beam.smp was still busy with earlier messages": a scheduler ran a sweep of its own while messages that came before any other waited for it.
+#[test]
+fn what_runs_once_the_message_is_received_need_be_no_earlier_message() {
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Ahead, &[])];
+    let slow = |i: u64| i.is_multiple_of(100).then(|| a(1, 500_000));
+    let diagnosed = |received: bool| {
+        let parts = (0..5000).map(|i| {
+            let [mut receive, mut service] = [vec![a(0, 10_000)], vec![a(0, 10_000 + i % 100)]];
+            if received { &mut service } else { &mut receive }.extend(slow(i));
+            [receive, service, vec![]]
+        });
+        let mut of = lifetimes(owners.clone(), parts.collect());
+        of.app = "beam.smp".into();
+        let total = Options { leg: tailsight_lifetime::Leg::Total, ..options() };
+        diagnose(&of, &total, &facts()).unwrap().causes.swap_remove(0)
+    };
+    let (before, after) = (diagnosed(false), diagnosed(true));
+    assert_eq!([before.category, after.category], [Category::HolBlocking; 2]);
+    assert!(before.explanation.contains(" was still busy with earlier messages ("), "{}", before.explanation);
+    assert!(!after.explanation.contains("earlier messages"), "{}", after.explanation);
+    assert!(after.explanation.contains("at something else meanwhile: other messages, or work of its own"));
+    let find = "find what its threads run meanwhile";
+    assert!(after.fix[0].starts_with(find), "{:?}", after.fix);
+    assert!(!before.fix.iter().any(|fix| fix.starts_with(find)), "{:?}", before.fix);
 }
 
 #[test]
