@@ -57,8 +57,9 @@ impl Opened {
     ///
     /// # Errors
     /// libbpf's, the kernel's.
-    pub fn load(self) -> Result<Probes, libbpf_rs::Error> {
-        Probes::of(self.0.load()?)
+    pub fn load(mut self) -> Result<Probes, libbpf_rs::Error> {
+        let task_secret = u64::from(self.constants().function_secret);
+        Probes::of(self.0.load()?, task_secret)
     }
 }
 
@@ -68,6 +69,8 @@ pub struct Probes {
     /// The maps that this side uses.
     pub maps: Maps,
     variables: NonNull<types::bss>,
+    /// What the programs add to the addresses of tasks (`function_secret`).
+    pub task_secret: u64,
 }
 
 /// Maps by their names in the C.
@@ -80,11 +83,11 @@ pub struct Maps {
     pub stacks: MapHandle,
     pub samples: MapHandle,
     pub code_of: MapHandle,
-    pub go_processes: MapHandle,
+    pub routine_processes: MapHandle,
 }
 
 impl Probes {
-    fn of(object: Object) -> Result<Self, libbpf_rs::Error> {
+    fn of(object: Object, task_secret: u64) -> Result<Self, libbpf_rs::Error> {
         let map = |name: &str| {
             let found = object.maps().find(|map| map.name() == name);
             MapHandle::try_from(&found.unwrap_or_else(|| panic!("the object has no map {name}")))
@@ -97,7 +100,7 @@ impl Probes {
             stacks: map("stacks")?,
             samples: map("samples")?,
             code_of: map("code_of")?,
-            go_processes: map("go_processes")?,
+            routine_processes: map("routine_processes")?,
         };
         let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
         let mut size = 0;
@@ -108,7 +111,7 @@ impl Probes {
         };
         let memory = NonNull::new(memory.cast::<u8>()).expect("libbpf maps variables into memory");
         let variables = typed(NonNull::slice_from_raw_parts(memory, size as usize));
-        Ok(Probes { object, maps, variables })
+        Ok(Probes { object, maps, variables, task_secret })
     }
 
     /// The programs.

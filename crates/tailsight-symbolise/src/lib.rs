@@ -8,6 +8,7 @@
 //! Files of a process are opened through `/proc/PID`, which works for files in containers and for deleted files. Their content is not
 //! trusted: it is read in a process that has no rights ([`reader`]), and what that process does not answer has no name.
 
+pub mod cpython;
 pub mod debug_files;
 pub mod error;
 pub mod functions;

@@ -19,13 +19,17 @@ pub fn is_of_go_module(function: &str, module: &str) -> bool {
 /// Whether a function that a runtime compiled (a line of its perf map) is in a file of the program: of CPython (`py::NAME:FILE`) and Node
 /// (`JS:NAME FILE:LINE:COLUMN`). Others do not say their file.
 pub fn is_of_program_file(function: &str) -> bool {
-    const PYTHON: [&str; 4] = ["/site-packages/", "/dist-packages/", "/lib/python", "<frozen "];
     if let Some(rest) = function.strip_prefix("py::") {
-        return rest.split_once(':').is_some_and(|(_, file)| !PYTHON.iter().any(|library| file.contains(library)));
+        return rest.split_once(':').is_some_and(|(_, file)| !is_of_python_library(file));
     }
     let script = ["JS:", "LazyCompile:", "Function:"].iter().find_map(|kind| function.strip_prefix(kind));
     let Some((_, file)) = script.and_then(|rest| rest.rsplit_once(' ')) else { return false };
     file.contains('/') && !file.contains("/node_modules/") && !file.starts_with("node:")
+}
+
+/// Whether a file of Python is of its library or of an installed package, and not of the program.
+pub fn is_of_python_library(file: &str) -> bool {
+    ["/site-packages/", "/dist-packages/", "/lib/python", "<frozen "].iter().any(|library| file.contains(library))
 }
 
 /// The path of the main module of a Go program; empty where it was built without one. None of other programs.

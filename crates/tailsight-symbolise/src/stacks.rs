@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use serde_bytes::ByteBuf;
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples};
 
+use crate::cpython::Cpython;
 use crate::maps::{Mapping, Maps};
 use crate::reader::Reader;
 use crate::reader::protocol::{About, FileId, Mapped, Places, Sample};
@@ -57,6 +58,8 @@ enum Place {
     Kernel { address: u64 },
     File { file: FileId, offset: u64 },
     Compiled { process: u32, address: u64 },
+    /// It has a name already, by number.
+    Named(u32),
     Breakpoint,
     Unknown,
 }
@@ -91,6 +94,9 @@ pub struct Stacks {
     module_of: FxHashMap<(u64, String), FileId>,
     stack_of: FxHashMap<Vec<Place>, u32>,
     stacks: Vec<Vec<Place>>,
+    /// Frames that have names already, by number.
+    named: Vec<FrameRow>,
+    number_of_named: FxHashMap<FrameRow, u32>,
     rows: Vec<SampleRow>,
     mapping_room: MappingRoom,
     notes: BTreeMap<String, u64>,
@@ -190,6 +196,41 @@ impl Stacks {
         self.reader.go_version(file)
     }
 
+    /// Where the CPython of a process that was looked at has its `_PyRuntime`, and which CPython it is: the program, or a library of it. None
+    /// of other programs.
+    pub fn cpython(&mut self, pid: u32) -> Option<(u64, Cpython)> {
+        let process = self.processes.get(&pid)?;
+        let is_python =
+            |mapping: &&Mapping| mapping.path == process.program || mapping.name().starts_with("libpython3.");
+        let candidates: Vec<(u64, FileId)> = process
+            .maps
+            .all()
+            .iter()
+            .filter(is_python)
+            .filter_map(|mapping| {
+                Some((mapping.start.wrapping_sub(mapping.offset), *process.files.get(&mapping.start)?))
+            })
+            .filter(|&(_, file)| self.modules.get(file as usize).is_some_and(|module| module.is_given))
+            .collect();
+        candidates.into_iter().find_map(|(begin, file)| {
+            let cpython = self.reader.cpython(file)?;
+            Some((begin.wrapping_sub(cpython.code_bias).wrapping_add(cpython.runtime), cpython))
+        })
+    }
+
+    /// The number of a call stack whose functions have names already, innermost first: those that an interpreter runs.
+    pub fn stack_of_names(&mut self, frames: impl IntoIterator<Item = FrameRow>) -> u32 {
+        let mut number = |frame: FrameRow| {
+            let next = self.named.len() as u32;
+            Place::Named(*self.number_of_named.entry(frame.clone()).or_insert_with(|| {
+                self.named.push(frame);
+                next
+            }))
+        };
+        let places = frames.into_iter().map(&mut number).collect();
+        self.number_of_places(places)
+    }
+
     /// Finds the call stacks of samples, and keeps when and where they were taken. Gives the number of each one's call stack.
     pub fn add(&mut self, batch: Vec<Raw>) -> Vec<u32> {
         let rows: Vec<SampleRow> = batch.iter().map(|raw| raw.row).collect();
@@ -227,6 +268,10 @@ impl Stacks {
         let mut places: Vec<Place> = Vec::with_capacity(kernel.len() + user.len());
         places.extend(kernel.iter().enumerate().map(|at| Place::Kernel { address: looked_up(at) }));
         places.extend(user.iter().enumerate().map(|at| self.place(pid, looked_up(at))));
+        self.number_of_places(places)
+    }
+
+    fn number_of_places(&mut self, mut places: Vec<Place>) -> u32 {
         if places.is_empty() {
             places.push(Place::Unknown);
         }
@@ -399,6 +444,9 @@ impl Stacks {
                     let frame =
                         FrameRow { function: "breakpoint".into(), module: UPROBES.into(), ..FrameRow::default() };
                     out.insert(place, vec![frame]);
+                }
+                Place::Named(number) => {
+                    out.insert(place, vec![self.named.get(number as usize).cloned().unwrap_or_default()]);
                 }
                 Place::Unknown => {
                     out.insert(place, vec![FrameRow::default()]);

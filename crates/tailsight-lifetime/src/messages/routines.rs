@@ -1,11 +1,15 @@
-//! Goroutines: which one received a message and answered it, and when it waited in between.
+//! Tasks of runtimes: the goroutine that received a message and answered it, the task of asyncio that answered it, and when it waited in
+//! between.
 //!
-//! In: the events that tell in which goroutine a thread is, and looks at goroutines from outside. Out: of a message the [`Parked`] times of
-//! its goroutine, with the place in the program. All times in ns.
+//! In: the events that tell in which task a thread is, and looks at tasks from outside. Out: of a message the [`Parked`] times of its task,
+//! with the place in the program. All times in ns.
 //!
-//! The thread is not the request: while a goroutine waits, its thread runs others, and another thread may go on with it. A look says that the
-//! goroutine waited at that time. It had stopped running before, when its thread turned to something else, and went on after it, when the
+//! The thread is not the request: while a task waits, its thread runs others, and another thread may go on with it. A look says that the
+//! task waited at that time. It had stopped running before, when its thread turned to something else, and went on after it, when the
 //! thread that answered had work again. Between two looks that both saw it wait at one place it is taken to have waited there.
+//!
+//! A goroutine receives by itself. Of asyncio the loop receives, between its tasks, and gives the bytes to the one that waits for them, or
+//! makes one: the task that answers had the message.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::routines::{RoutineRow, State};
@@ -15,7 +19,7 @@ use crate::model::Message;
 use crate::timelines::busy_periods::CALL_NS;
 use crate::timelines::threads::{State as ThreadState, Threads};
 
-/// A time in which a message's goroutine waited.
+/// A time in which a message's task waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parked {
     /// When it had stopped running at the latest.
@@ -26,12 +30,12 @@ pub struct Parked {
     pub stack: Option<u32>,
 }
 
-/// What is known of goroutines.
+/// What is known of tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Routines {
-    /// By thread: since when it was in which goroutine, as told where it received or sent.
+    /// By thread: since when it was in which task, as told where it received or sent; 0: in none.
     seen: FxHashMap<u32, Vec<(u64, u64)>>,
-    /// Looks by goroutine, in order of time.
+    /// Looks by task, in order of time.
     looks: FxHashMap<u64, Vec<RoutineRow>>,
 }
 
@@ -46,44 +50,48 @@ impl Routines {
         Routines { seen: FxHashMap::default(), looks }
     }
 
-    /// A thread is in a goroutine.
+    /// A thread is in a task; 0: in none.
     pub fn saw(&mut self, tid: u32, ts: u64, routine: u64) {
         self.seen.entry(tid).or_default().push((ts, routine));
     }
 
     /// The goroutine that a thread was last told to be in; none of other programs.
     pub fn now(&self, tid: u32) -> Option<u64> {
-        self.seen.get(&tid)?.last().map(|&(_, routine)| routine)
+        self.seen.get(&tid)?.last().map(|&(_, routine)| routine).filter(|&routine| routine != 0)
     }
 
-    /// The goroutine that a thread was in at a call of a socket.
+    /// The task that a thread was in at a call of a socket; 0: in none.
     fn at(&self, tid: u32, ts: u64) -> Option<u64> {
         let seen = self.seen.get(&tid)?;
         seen[..seen.partition_point(|&(since, _)| since <= ts)].last().map(|&(_, routine)| routine)
     }
 
-    /// When a thread turned to another goroutine after `ts`, as far as it was told.
+    /// When a thread turned to another task after `ts`, as far as it was told.
     fn turned(&self, tid: u32, ts: u64) -> u64 {
         let seen = self.seen.get(&tid).map_or(&[][..], Vec::as_slice);
         seen.get(seen.partition_point(|&(since, _)| since <= ts)).map_or(u64::MAX, |&(since, _)| since)
     }
 
-    /// The goroutine that received a message and answered it; none where these are two, or not known.
+    /// The task that had a message: that received it and answered it, or that answered what a loop received between its tasks. None where
+    /// these are two, or not known.
     pub fn of(&self, m: &Message, extra: &Extra) -> Option<u64> {
         if self.seen.is_empty() || m.recv_ns == 0 || m.send_ns <= m.recv_ns {
             return None;
         }
         let received = self.at(m.tid, m.recv_ns)?;
-        (self.at(extra.send_tid, m.send_ns.max(extra.sent_ns)) == Some(received)).then_some(received)
+        let answered = self.at(extra.send_tid, m.send_ns.max(extra.sent_ns))?;
+        let of_loop = received == 0 && m.tid == extra.send_tid;
+        (answered != 0 && (answered == received || of_loop)).then_some(answered)
     }
 
-    /// When the goroutine of a message waited between its receive call and its reply, in order and without overlap.
+    /// When the task of a message waited between its receive call and its reply, in order and without overlap.
     pub fn parked(&self, m: &Message, extra: &Extra, threads: &Threads) -> Vec<Parked> {
         let Some(looks) = self.of(m, extra).and_then(|routine| self.looks.get(&routine)) else { return vec![] };
         let first = looks.partition_point(|look| look.ts_ns <= m.recv_ns);
         let within = looks[first..].iter().take_while(|look| look.ts_ns < m.send_ns);
-        // Of a goroutine of another process at the same address the message is another.
-        let of_message = |look: &&RoutineRow| (m.recv_ns.saturating_sub(CALL_NS)..=m.recv_ns).contains(&look.since_ns);
+        // Of a goroutine of another process at the same address the message is another. Of a task of asyncio a look does not tell the message.
+        let since = m.recv_ns.saturating_sub(CALL_NS)..=m.recv_ns;
+        let of_message = |look: &&RoutineRow| look.since_ns == 0 || since.contains(&look.since_ns);
         let mut looks = within.filter(of_message).peekable();
         let mut out: Vec<Parked> = vec![];
         // Until when it is known not to have waited.
@@ -111,7 +119,7 @@ impl Routines {
         out
     }
 
-    /// When a thread that was in a goroutine at `ts` slept, or was told to be in another.
+    /// When a thread that was in a task at `ts` slept, or was told to be in another.
     fn left(&self, tid: u32, ts: u64, threads: &Threads) -> u64 {
         let intervals = threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
         let after = &intervals[intervals.partition_point(|interval| interval.from <= ts)..];

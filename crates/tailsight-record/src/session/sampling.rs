@@ -174,7 +174,7 @@ impl Sampling {
 
     /// Looks at the goroutines that have a message.
     pub(super) fn look_at_routines(&mut self, loaded: &Loaded) {
-        self.routines.look(loaded);
+        self.routines.look(loaded, &mut self.stacks);
     }
 
     /// Whether a clock ticks anywhere.

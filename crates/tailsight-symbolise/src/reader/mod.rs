@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use tailsight_confine::{capabilities, priority};
 use tailsight_trace::samples::FrameRow;
 
+use crate::cpython::Cpython;
 use crate::functions::{Located, Wanted};
 pub use crate::maps::MOST_FILE_BYTES;
 use crate::resolve::shortened;
@@ -287,6 +288,16 @@ impl Reader {
         answer.flatten()
     }
 
+    /// Which CPython a file is; none of other programs and libraries.
+    pub fn cpython(&mut self, file: FileId) -> Option<Cpython> {
+        let answer = self.ask(&Question::Cpython { file }, |answer| match answer {
+            Answer::Cpython(cpython) => Some(cpython),
+            Answer::Unusable(_) => Some(None),
+            _ => None,
+        });
+        answer.flatten()
+    }
+
     /// What could not be read, and why, each once; the names are those of `name_of`.
     pub fn notes(&mut self, name_of: impl Fn(FileId) -> Option<String>) -> Vec<String> {
         let mut notes = std::mem::take(&mut self.notes);
@@ -355,7 +366,8 @@ impl Reader {
                         | Question::Compiled { file, .. }
                         | Question::Functions { file, .. }
                         | Question::BuildId { file }
-                        | Question::GoVersion { file } => Some(*file),
+                        | Question::GoVersion { file }
+                        | Question::Cpython { file } => Some(*file),
                         _ => None,
                     };
                     let Some(given) = file.or(asked).and_then(|file| self.files.get_mut(&file)) else {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use tailsight_trace::samples::FrameRow;
 
+use crate::cpython::Cpython;
 use crate::functions::{Located, Wanted};
 use crate::unwind::Registers;
 
@@ -80,6 +81,11 @@ pub enum Question {
     },
     /// Which Go built it. Answer: [`Answer::GoVersion`].
     GoVersion {
+        /// The file.
+        file: FileId,
+    },
+    /// Which CPython it is. Answer: [`Answer::Cpython`].
+    Cpython {
         /// The file.
         file: FileId,
     },
@@ -170,6 +176,8 @@ pub enum Answer {
     BuildId(String),
     /// Which Go built it: `go1.22.5`, empty where that is not known; none of other programs.
     GoVersion(Option<String>),
+    /// Which CPython the file is; none of other programs and libraries.
+    Cpython(Option<Cpython>),
     /// Nothing can be said of the file that was asked for.
     Unusable(String),
 }

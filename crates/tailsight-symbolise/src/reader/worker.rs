@@ -22,6 +22,7 @@ use tailsight_trace::samples::FrameRow;
 use super::MOST_FILE_BYTES;
 use super::inflate::{Inflated, inflated};
 use super::protocol::{About, Answer, FileId, MOST_QUESTION, Mapped, Places, Question, Sample, receive, send};
+use crate::cpython;
 use crate::functions::{self, Wanted, go};
 use crate::maps::elf::{Elf, exported, exported_begins};
 use crate::maps::{Mapping, Maps};
@@ -199,6 +200,10 @@ impl Worker<'_> {
                 reads(file)?;
                 Answer::GoVersion(self.files.go_version(file))
             }
+            Question::Cpython { file } => {
+                reads(file)?;
+                Answer::Cpython(self.files.copy_of(file).and_then(cpython::cpython_of))
+            }
         };
         send(stream, &answer, &[])
     }
@@ -250,8 +255,12 @@ impl Files {
 
     /// Read without the rest of the file, which may be large.
     fn go_version(&self, file: FileId) -> Option<String> {
-        let itself = self.offered.get(&file)?.file.as_ref()?;
-        own::go_version_of(itself.try_clone().ok()?)
+        own::go_version_of(self.copy_of(file)?)
+    }
+
+    /// The file, opened again.
+    fn copy_of(&self, file: FileId) -> Option<File> {
+        self.offered.get(&file)?.file.as_ref()?.try_clone().ok()
     }
 
     /// What is known of a program or library; it is read once.

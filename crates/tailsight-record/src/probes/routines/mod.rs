@@ -1,7 +1,7 @@
-//! Goroutines: which one a thread of the target is in where it receives and sends, and which of them did not answer yet. The C is beside
-//! this file, in `routines.bpf.c`.
+//! Tasks of runtimes: which one a thread of the target is in where it receives and sends, and what was not answered yet. The C is beside this
+//! file, in `routines.bpf.c`.
 //!
-//! In: the loaded probes, the processes that run Go programs. Out: [`Open`] goroutines, at any time.
+//! In: the loaded probes, the processes whose tasks are known. Out: what is [`Open`], at any time; the number of a task in events.
 
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -22,31 +22,50 @@ fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {
     Ok(())
 }
 
-/// A goroutine that received data from a client and did not answer since.
+/// What received data from a client and did not answer since: a goroutine, or of asyncio a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
     /// Its process.
     pub pid: u32,
-    /// Where its `runtime.g` is.
+    /// Where the goroutine's `runtime.g` is.
     pub address: u64,
-    /// Its number in events.
+    /// The goroutine's number in events.
     pub routine: u64,
     /// When it received, CLOCK_MONOTONIC ns.
     pub since_ns: u64,
 }
 
-/// Tells the programs that a process runs a Go program that keeps its goroutine in the register.
+/// Where the programs find the task that a thread is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Running {
+    /// A goroutine: in the register.
+    Register,
+    /// A task of asyncio: in the dictionary at this address.
+    Dictionary(u64),
+}
+
+/// Tells the programs of a process whose tasks are known.
 ///
 /// # Errors
 /// [`Error::Bpf`].
-pub fn tell(loaded: &mut Loaded, pid: u32) -> Result<(), Error> {
-    let told = loaded.probes.maps.go_processes.update(&pid.to_ne_bytes(), &[1], MapFlags::ANY);
-    told.map_err(|e| Error::bpf("telling which processes are of Go", e))?;
-    loaded.probes.variables_mut().go_processes_told += 1;
+pub fn tell(loaded: &mut Loaded, pid: u32, running: Running) -> Result<(), Error> {
+    let dictionary = match running {
+        Running::Register => 0,
+        Running::Dictionary(address) => address,
+    };
+    let processes = &loaded.probes.maps.routine_processes;
+    let told = processes.update(&pid.to_ne_bytes(), &dictionary.to_ne_bytes(), MapFlags::ANY);
+    told.map_err(|e| Error::bpf("telling whose tasks are known", e))?;
+    loaded.probes.variables_mut().routine_processes_told += 1;
     Ok(())
 }
 
-/// The goroutines that did not answer yet, as they are now.
+/// The number that a task has in events (`routine_of` in ../functions): its address tells nobody where things are in memory.
+pub fn number_of(loaded: &Loaded, address: u64) -> u64 {
+    (address >> 3).wrapping_add(loaded.probes.task_secret)
+}
+
+/// What did not answer yet, as it is now.
 pub fn open(loaded: &Loaded) -> impl Iterator<Item = Open> {
     let bss = loaded.probes.variables();
     // SAFETY: the reference is live; programs change the word at any time.

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
-/* Which goroutine a thread of the target is in where it receives and sends, and which of them have a message that they did not
- * answer yet.
+/* Which task of its runtime a thread of the target is in where it receives and sends, and where a message waits that was not answered
+ * yet: a goroutine of Go, a task of asyncio.
  * hooks: none of their own; the receive and send hooks of ../socket call it
  * events: RoutineSeen
  *
- * Go keeps the address of the running goroutine in a register (R14, on arm64 R28) from 1.17 on, also when it enters the kernel: no
- * breakpoint is needed. Only processes that the recorder has told of are asked. Code that is not Go's (cgo) has anything in that
- * register; such a number meets no goroutine when the recorder reads it. */
+ * No breakpoint is needed. Go keeps the address of the running goroutine in a register (R14, on arm64 R28) from 1.17 on, also when it
+ * enters the kernel. Code that is not Go's (cgo) has anything in that register; such a number meets no goroutine when the recorder reads
+ * it. asyncio keeps the task that a loop runs in a dictionary (`_asyncio._current_tasks`), from which it is read: only where the main
+ * thread calls and the program has one loop. Only processes that the recorder has told of are asked. */
 
 const volatile __u32 routines_on = 0;
 
-/* Processes that run a Go program. */
+/* Processes whose tasks are known, and where: 0: in the register of Go, else the address of the dictionary of asyncio. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u32);
-	__type(value, __u8);
-} go_processes SEC(".maps");
-__u32 go_processes_told;
+	__type(value, __u64);
+} routine_processes SEC(".maps");
+__u32 routine_processes_told;
 
 /* Goroutines that received data from a client and did not answer since, by some bits of their address; a later one replaces an earlier
- * one with the same. The recorder looks at them from outside. */
+ * one with the same. Of asyncio, whose loop receives, the sockets. The recorder looks at the tasks from outside. */
 #define OPEN_ROUTINES 4096
 struct open_routine {
-	__u64 address; /* of its `runtime.g`; 0: none */
+	__u64 address; /* of its `runtime.g`, or a number of the connection; 0: none */
 	__u64 since;   /* when it received */
 	__u64 routine; /* as events have it */
 	__u64 tgid;
@@ -40,35 +41,64 @@ struct last_routine {
 
 enum routine_call { ROUTINE_ASKS, ROUTINE_TAKES, ROUTINE_ANSWERS };
 
-static __always_inline void note_routine(__u64 who, enum routine_call call)
+/* The task that a dictionary of asyncio has. It has one entry while a loop runs a task. CPython 3.11 to 3.13. */
+static __always_inline __u64 running_task(__u64 dictionary)
 {
-	if (!routines_on)
+	struct {
+		__u64 used, version, keys;
+	} dict;
+	struct {
+		__u64 references;
+		__u8 size, index, kind, pad;
+		__u32 version;
+		__u64 usable, entries;
+	} keys;
+	__u64 task = 0;
+	if (bpf_probe_read_user(&dict, sizeof(dict), (void *)(dictionary + 16)) || dict.used != 1 ||
+	    bpf_probe_read_user(&keys, sizeof(keys), (void *)dict.keys) || !keys.entries || keys.index > 24)
+		return 0;
+	/* Behind the index: hash, key and value of each; of texts the hash is elsewhere. The last is the one that is not removed. */
+	__u64 bytes = keys.kind ? 16 : 24;
+	__u64 behind = dict.keys + sizeof(keys) + (1ULL << keys.index) + keys.entries * bytes;
+	return bpf_probe_read_user(&task, sizeof(task), (void *)(behind - 8)) ? 0 : task;
+}
+
+static __always_inline void note_routine(__u64 who, const struct flow *flow, enum routine_call call)
+{
+	if (!routines_on || !routine_processes_told)
 		return;
 	__u32 tgid = who >> 32;
-	if (!go_processes_told || !bpf_map_lookup_elem(&go_processes, &tgid))
+	const __u64 *dictionary = bpf_map_lookup_elem(&routine_processes, &tgid);
+	if (!dictionary)
 		return;
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	__u64 g = regs ? GOROUTINE(regs) : 0;
-	if (!g)
-		return;
-	struct last_routine *last = &last_routines[(__u32)who & (UNDER_WAY - 1)];
-	if (last->routine != g || last->tid != (__u32)who) {
-		last->routine = g;
-		last->tid = who;
-		emit_of(who, ts_routine_seen(.goroutine = routine_of(g)));
+	__u64 routine, opens;
+	if (*dictionary) {
+		routine = tgid == (__u32)who ? running_task(*dictionary) : 0;
+		opens = flow->addrs ^ flow->ports;
+	} else {
+		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+		opens = routine = regs ? GOROUTINE(regs) : 0;
+		if (!routine)
+			return;
 	}
-	__u32 at = g * TS_MIX_K1 >> 52 & (OPEN_ROUTINES - 1);
+	struct last_routine *last = &last_routines[(__u32)who & (UNDER_WAY - 1)];
+	if (last->routine != routine || last->tid != (__u32)who) {
+		last->routine = routine;
+		last->tid = who;
+		emit_of(who, ts_routine_seen(.goroutine = routine_of(routine)));
+	}
+	__u32 at = opens * TS_MIX_K1 >> 52 & (OPEN_ROUTINES - 1);
 	struct open_routine *open = &open_routines[at];
 	if (call == ROUTINE_TAKES) {
 		/* The address last: who finds it finds the rest. */
 		open->address = 0;
 		open->since = bpf_ktime_get_ns();
-		open->routine = routine_of(g);
+		open->routine = routine_of(routine);
 		open->tgid = tgid;
 		barrier();
-		*(volatile __u64 *)&open->address = g;
+		*(volatile __u64 *)&open->address = opens;
 		__sync_fetch_and_or(&open_bits[at >> 6], 1ULL << (at & 63));
-	} else if (call == ROUTINE_ANSWERS && open->address == g && open->tgid == tgid) {
+	} else if (call == ROUTINE_ANSWERS && open->address == opens && open->tgid == tgid) {
 		open->address = 0;
 		__sync_fetch_and_and(&open_bits[at >> 6], ~(1ULL << (at & 63)));
 	}

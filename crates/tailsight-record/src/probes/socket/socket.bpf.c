@@ -80,7 +80,7 @@ static __always_inline int received(struct sock *sk, int ret, int flags)
 	bool own = is_target_socket(sk);
 	if (!own)
 		add_client_port(sk->__sk_common.skc_num);
-	note_routine(who, own ? ROUTINE_TAKES : ROUTINE_ASKS);
+	note_routine(who, &flow, own ? ROUTINE_TAKES : ROUTINE_ASKS);
 	emit_of(who, ts_pack_recv(own ? TS_RECV : TS_PEER_RECV,
 				  (struct ts_fields_recv){ .flow = flow_with(&flow, 0),
 							   .copied_seq = position_of(sk, COPIED),
@@ -132,7 +132,7 @@ static __always_inline int send_begins(const struct sock *sk)
 	__u64 who = target_here();
 	if (!who || !sends_on(sk, &flow))
 		return 0;
-	note_routine(who, flow.flags & TS_FLOW_CLIENT ? ROUTINE_ASKS : ROUTINE_ANSWERS);
+	note_routine(who, &flow, flow.flags & TS_FLOW_CLIENT ? ROUTINE_ASKS : ROUTINE_ANSWERS);
 	emit_of(who, ts_send_begin(.flow = flow_with(&flow, 0), .write_seq = position_of(sk, WRITTEN)));
 	return 0;
 }

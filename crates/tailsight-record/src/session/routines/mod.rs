@@ -1,0 +1,351 @@
+//! Tasks of runtimes, looked at from outside of the target while the recording runs: goroutines that have a message, tasks of asyncio while
+//! a message waits.
+//!
+//! In: what received and did not answer yet, as the probes know it. Out: [`Look`]s: what each task was at, and where. The target is neither
+//! stopped nor changed: its memory is read (`process_vm_readv`), the task's own words before and after what it waits in, and a look at one
+//! that went on meanwhile is dropped and counted. Where things are depends on the version of the runtime ([`go`], [`cpython`]); of another
+//! version nothing is read.
+
+mod asyncio;
+mod cpython;
+mod go;
+mod memory;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+use rustc_hash::FxHashMap;
+use tailsight_symbolise::unwind::Registers;
+use tailsight_symbolise::{Raw, Stacks};
+use tailsight_trace::meta;
+use tailsight_trace::routines::{RoutineRow, State};
+use tailsight_trace::samples::SampleRow;
+
+use self::asyncio::Asyncio;
+use self::cpython::Layout;
+use self::memory::{Memory, OfProcess};
+use crate::clocks;
+use crate::loaded::Loaded;
+use crate::probes::routines::{self, Open, Running};
+
+/// The time between two looks at the least.
+const EVERY: Duration = Duration::from_millis(2);
+/// A look may take this part of the recorder's core: one that took 20 us comes again after 2 ms.
+const SHARE_OF_CORE: u32 = 100;
+/// The time between two looks at most.
+const MOST_APART: Duration = Duration::from_millis(100);
+/// Goroutines that are looked at in one turn, the oldest messages first.
+const MOST_AT_ONCE: usize = 64;
+/// Who has a younger message is let be.
+const YOUNGEST_NS: u64 = 1_000_000;
+/// A goroutine that has not answered for so long is none that answers: its messages go to others. So is a socket.
+const OLDEST_NS: u64 = 10_000_000_000;
+/// Looks that are kept: those of a minute in which one goroutine after the other waits.
+const MOST_LOOKS: usize = 2_000_000;
+/// Bytes of a goroutine's stack that are read: those of some twenty functions.
+const STACK_BYTES: usize = 8192;
+/// Bytes of all stacks that are kept until they are unwound.
+const MOST_STACK_BYTES: usize = 64 << 20;
+/// How long a Python program that has no asyncio is let be before it is asked again.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a task was at when it was looked at.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    row: RoutineRow,
+    /// Of a goroutine that waited, which of the unwound stacks is its own. The stack of a task of asyncio is in the row.
+    unwound: Option<usize>,
+}
+
+/// The tasks of a process.
+enum Tasks {
+    /// It has none that can be read.
+    None,
+    Goroutines(&'static go::Layout),
+    Asyncio(Box<Asyncio>),
+    /// A Python program that had no asyncio at this time: it may load it.
+    NoAsyncio { runtime: u64, layout: &'static Layout, asked: Instant },
+}
+
+/// A time in which all looks at a task of asyncio said the same.
+#[derive(Clone, Copy, Debug)]
+struct Steady {
+    last: RoutineRow,
+    /// Whether the last look is kept: it is the only one.
+    is_kept: bool,
+}
+
+/// Looks at the tasks of a target.
+#[derive(Default)]
+pub(super) struct Routines {
+    /// Processes that were asked for.
+    processes: BTreeMap<u32, Tasks>,
+    looks: Vec<Look>,
+    /// The numbers of the stacks that were unwound.
+    unwound: Vec<u32>,
+    /// Those that come after them and are to be unwound.
+    waiting: Vec<Raw>,
+    waiting_bytes: usize,
+    /// Of each goroutine its message when it was last looked at, and where it waited.
+    last_of: FxHashMap<(u32, u64), (u64, Registers, usize)>,
+    /// Of each task of asyncio since it was last seen to change.
+    steady: FxHashMap<(u32, u64), Steady>,
+    said: meta::Routines,
+    next: Option<Instant>,
+    /// The time from the last look to the next one.
+    apart: Duration,
+}
+
+impl Routines {
+    /// Takes in processes of the target that were not known yet.
+    pub(super) fn meet(&mut self, loaded: &mut Loaded, pids: &[u32], stacks: &mut Stacks) {
+        for &pid in pids {
+            let tasks = match self.processes.get(&pid) {
+                None => match self.go(pid, stacks) {
+                    Some(tasks) => tasks,
+                    None => self.python(pid, stacks),
+                },
+                Some(&Tasks::NoAsyncio { runtime, layout, asked }) if asked.elapsed() >= ASKED_AGAIN => {
+                    asyncio_of(pid, runtime, layout)
+                }
+                Some(_) => continue,
+            };
+            let running = match &tasks {
+                Tasks::Goroutines(_) => Some(Running::Register),
+                Tasks::Asyncio(asyncio) => Some(Running::Dictionary(asyncio.running())),
+                Tasks::None | Tasks::NoAsyncio { .. } => None,
+            };
+            self.processes.insert(pid, tasks);
+            if let Some(Err(error)) = running.map(|running| routines::tell(loaded, pid, running)) {
+                self.note(format!("tasks are not read: {}", tailsight_units::chain(&error)));
+            }
+        }
+    }
+
+    /// The goroutines of a Go program; none of another one.
+    fn go(&mut self, pid: u32, stacks: &mut Stacks) -> Option<Tasks> {
+        let version = stacks.go_version(pid)?;
+        let layout = go::layout(&version);
+        let version = if version.is_empty() { "before go1.18".to_owned() } else { version };
+        if layout.is_none() {
+            self.note(format!(
+                "goroutines are not read: where {version} keeps them is not known here (1.18 to 1.26 are)"
+            ));
+        }
+        self.runs(version);
+        Some(layout.map_or(Tasks::None, Tasks::Goroutines))
+    }
+
+    /// The tasks of a Python program.
+    fn python(&mut self, pid: u32, stacks: &mut Stacks) -> Tasks {
+        let Some((runtime, cpython)) = stacks.cpython(pid) else { return Tasks::None };
+        let version = format!("CPython {}", cpython.version_text());
+        let tasks = match Layout::of(cpython.version) {
+            Some(layout) => asyncio_of(pid, runtime, layout),
+            None => {
+                self.note(format!(
+                    "tasks of asyncio are not read: where {version} keeps them is not known here (3.11 to 3.13 are)"
+                ));
+                Tasks::None
+            }
+        };
+        self.runs(version);
+        tasks
+    }
+
+    fn runs(&mut self, version: String) {
+        if !self.said.versions.contains(&version) {
+            self.said.versions.push(version);
+        }
+    }
+
+    fn note(&mut self, text: String) {
+        if !self.said.notes.contains(&text) {
+            self.said.notes.push(text);
+        }
+    }
+
+    /// How long until the next look; none where there is nothing to look at.
+    pub(super) fn due(&self) -> Option<Duration> {
+        let is_read = |tasks: &Tasks| matches!(tasks, Tasks::Goroutines(_) | Tasks::Asyncio(_));
+        let due = || self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(Instant::now()));
+        self.processes.values().any(is_read).then(due)
+    }
+
+    /// Looks at the goroutines that have a message, those first that have had it for longest, and at the tasks of asyncio where a socket has one.
+    pub(super) fn look(&mut self, loaded: &Loaded, stacks: &mut Stacks) {
+        let began = own_cpu();
+        let now_ns = clocks::monotonic_ns();
+        let age = |open: &Open| now_ns.saturating_sub(open.since_ns);
+        let is_due = |open: &Open| (YOUNGEST_NS..OLDEST_NS).contains(&age(open));
+        let of_loops = |open: &Open| matches!(self.processes.get(&open.pid), Some(Tasks::Asyncio(_)));
+        let (sockets, mut goroutines): (Vec<Open>, Vec<Open>) =
+            routines::open(loaded).filter(is_due).partition(of_loops);
+        goroutines.sort_unstable_by_key(|open| open.since_ns);
+        self.said.left_out += goroutines.len().saturating_sub(MOST_AT_ONCE) as u64;
+        goroutines.truncate(MOST_AT_ONCE);
+        for open in &goroutines {
+            self.look_at(open);
+        }
+        for pid in sockets.iter().map(|open| open.pid).collect::<BTreeSet<u32>>() {
+            self.look_at_tasks(pid, |address| routines::number_of(loaded, address), stacks);
+        }
+        let took = own_cpu().saturating_sub(began);
+        self.said.cpu_ns += took.as_nanos() as u64;
+        self.said.turns += 1;
+        self.apart = (took * SHARE_OF_CORE).clamp(EVERY, MOST_APART);
+        self.next = Some(Instant::now() + self.apart);
+    }
+
+    /// Looks at a goroutine.
+    fn look_at(&mut self, open: &Open) {
+        let Some(&Tasks::Goroutines(layout)) = self.processes.get(&open.pid) else { return };
+        if self.looks.len() >= MOST_LOOKS {
+            self.said.left_out += 1;
+            return;
+        }
+        let memory = OfProcess(open.pid);
+        let Some(before) = go::saved(&memory, open.address, layout) else {
+            self.said.unreadable += 1;
+            return;
+        };
+        let Some(state) = go::state_of(before.status) else { return };
+        let row = RoutineRow {
+            ts_ns: clocks::monotonic_ns(),
+            pid: open.pid,
+            routine: open.routine,
+            since_ns: open.since_ns,
+            state,
+            stack: 0,
+        };
+        if state != State::Waiting {
+            self.looks.push(Look { row, unwound: None });
+            return;
+        }
+        let key = (open.pid, open.routine);
+        if let Some(&(since_ns, registers, stack)) = self.last_of.get(&key)
+            && (since_ns, registers) == (open.since_ns, before.registers)
+        {
+            self.looks.push(Look { row, unwound: Some(stack) });
+            return;
+        }
+        let bytes = (before.stack_high - before.registers.sp).min(STACK_BYTES as u64) as usize;
+        if self.waiting_bytes + bytes > MOST_STACK_BYTES {
+            self.said.left_out += 1;
+            return;
+        }
+        let stack = memory.read(before.registers.sp, bytes);
+        // It went on meanwhile: the bytes may be of another call.
+        let Some(stack) = stack.filter(|_| go::saved(&memory, open.address, layout) == Some(before)) else {
+            self.said.torn += 1;
+            return;
+        };
+        self.waiting_bytes += bytes;
+        self.waiting.push(Raw {
+            row: SampleRow { tgid: open.pid, ..SampleRow::default() },
+            like: 0,
+            kernel: vec![],
+            registers: before.registers,
+            bytes: stack,
+        });
+        let stack = self.unwound.len() + self.waiting.len() - 1;
+        self.last_of.insert(key, (open.since_ns, before.registers, stack));
+        self.looks.push(Look { row, unwound: Some(stack) });
+    }
+
+    /// Looks at all tasks of a process: which of them has the message is known when it answers. Of looks that say the same the first and the
+    /// last are kept.
+    fn look_at_tasks(&mut self, pid: u32, number_of: impl Fn(u64) -> u64, stacks: &mut Stacks) {
+        let Some(Tasks::Asyncio(asyncio)) = self.processes.get_mut(&pid) else { return };
+        let Some(seen) = asyncio.look(&OfProcess(pid)) else {
+            self.said.unreadable += 1;
+            return;
+        };
+        self.said.left_out += seen.left_out as u64;
+        self.said.torn += seen.torn as u64;
+        let ts_ns = clocks::monotonic_ns();
+        let latest = 2 * self.apart.max(EVERY);
+        for task in seen.tasks {
+            let stack = if task.frames.is_empty() { 0 } else { stacks.stack_of_names(task.frames) + 1 };
+            let routine = number_of(task.address);
+            let row = RoutineRow { ts_ns, pid, routine, since_ns: 0, state: task.state, stack };
+            let before = self.steady.insert((pid, routine), Steady { last: row, is_kept: false });
+            // Nobody looked meanwhile: it may have been at something else, and at the same again.
+            let is_next = |before: &Steady| ts_ns - before.last.ts_ns <= latest.as_nanos() as u64;
+            let is_same = |before: &Steady| (before.last.state, before.last.stack) == (row.state, row.stack);
+            match before.filter(|before| is_same(before) && is_next(before)) {
+                Some(_) => {}
+                None => {
+                    before.into_iter().for_each(|before| self.keep(before));
+                    self.keep(Steady { last: row, is_kept: false });
+                    self.steady.insert((pid, routine), Steady { last: row, is_kept: true });
+                }
+            }
+        }
+        // Tasks that are gone.
+        let gone = |(of, _): &(u32, u64), steady: &mut Steady| *of == pid && steady.last.ts_ns != ts_ns;
+        let gone: Vec<Steady> = self.steady.extract_if(gone).map(|(_, steady)| steady).collect();
+        gone.into_iter().for_each(|steady| self.keep(steady));
+    }
+
+    /// Keeps the last look of a time.
+    fn keep(&mut self, steady: Steady) {
+        if steady.is_kept {
+            return;
+        }
+        if self.looks.len() >= MOST_LOOKS {
+            self.said.left_out += 1;
+            return;
+        }
+        self.looks.push(Look { row: steady.last, unwound: None });
+    }
+
+    /// Unwinds the stacks that wait for it, where they are many.
+    pub(super) fn unwind(&mut self, stacks: &mut Stacks) {
+        if self.waiting_bytes > MOST_STACK_BYTES / 4 {
+            self.unwind_all(stacks);
+        }
+    }
+
+    fn unwind_all(&mut self, stacks: &mut Stacks) {
+        self.unwound.extend(stacks.stacks_of(std::mem::take(&mut self.waiting)));
+        self.waiting_bytes = 0;
+    }
+
+    /// The looks between two times, with the numbers of their stacks, and what run.json says of them; none where no runtime is known.
+    pub(super) fn finish(
+        mut self,
+        stacks: &mut Stacks,
+        (start_ns, end_ns): (u64, u64),
+    ) -> Option<(meta::Routines, Vec<RoutineRow>)> {
+        if self.said.versions.is_empty() {
+            return None;
+        }
+        self.unwind_all(stacks);
+        let last: Vec<Steady> = self.steady.drain().map(|(_, steady)| steady).collect();
+        last.into_iter().for_each(|steady| self.keep(steady));
+        self.looks.sort_by_key(|look| look.row.ts_ns);
+        let row = |look: &Look| {
+            let unwound = look.unwound.and_then(|at| self.unwound.get(at));
+            RoutineRow { stack: unwound.map_or(look.row.stack, |number| number + 1), ..look.row }
+        };
+        let within = |look: &&Look| (start_ns..=end_ns).contains(&look.row.ts_ns);
+        let rows: Vec<RoutineRow> = self.looks.iter().filter(within).map(row).collect();
+        self.said.looks = rows.len() as u64;
+        Some((self.said, rows))
+    }
+}
+
+/// The tasks of asyncio in a process whose CPython is known.
+fn asyncio_of(pid: u32, runtime: u64, layout: &'static Layout) -> Tasks {
+    match Asyncio::find(&OfProcess(pid), runtime, layout) {
+        Some(asyncio) => Tasks::Asyncio(Box::new(asyncio)),
+        None => Tasks::NoAsyncio { runtime, layout, asked: Instant::now() },
+    }
+}
+
+/// CPU time of this thread: while others have the core, a look takes nothing.
+fn own_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+}
