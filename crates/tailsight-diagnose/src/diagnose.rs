@@ -600,6 +600,7 @@ fn is_task(category: Category) -> bool {
             | Category::Profiler
             | Category::AppProcessing
             | Category::LockWait
+            | Category::PoolWait
             | Category::ConnectionSetup
     )
 }

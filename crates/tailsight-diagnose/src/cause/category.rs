@@ -16,7 +16,7 @@ macro_rules! categories {
 
         impl Category {
             /// Those that a rule can name.
-            pub const ALL: [Category; 23] = [$(Category::$name,)*];
+            pub const ALL: [Category; 24] = [$(Category::$name,)*];
 
             /// Its id.
             pub fn as_str(self) -> &'static str {
@@ -52,6 +52,7 @@ categories! {
     SoftirqDelay "softirq-delay" "a late softirq",
     Paging "paging" "memory pages",
     LockWait "lock-wait" "a lock",
+    PoolWait "pool-wait" "a pool",
     DiskWait "disk-wait" "a disk",
     Throttled "throttled" "its CPU quota",
     Stopped "stopped" "stopped",

@@ -51,12 +51,13 @@ fn is_in_target(cause: &Cause) -> bool {
     use Category as C;
     matches!(
         cause.category,
-        C::AppProcessing | C::HolBlocking | C::Runtime | C::LockWait | C::BackendWait | C::DiskWait | C::Paging
+        C::AppProcessing | C::HolBlocking | C::Runtime | C::LockWait | C::PoolWait | C::BackendWait | C::DiskWait | C::Paging
     )
 }
 
 fn is_sleep(cause: &Cause) -> bool {
-    let waits = matches!(cause.category, Category::LockWait | Category::BackendWait | Category::DiskWait);
+    use Category as C;
+    let waits = matches!(cause.category, C::LockWait | C::PoolWait | C::BackendWait | C::DiskWait);
     waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::WaitFor { .. }))
 }
 

@@ -93,6 +93,7 @@ impl Routines {
         let since = m.recv_ns.saturating_sub(CALL_NS)..=m.recv_ns;
         let of_message = |look: &&RoutineRow| look.since_ns == 0 || since.contains(&look.since_ns);
         let mut looks = within.filter(of_message).peekable();
+        let of_loop = self.at(m.tid, m.recv_ns) == Some(0);
         let mut out: Vec<Parked> = vec![];
         // Until when it is known not to have waited.
         let mut ran = m.recv_ns;
@@ -108,7 +109,10 @@ impl Routines {
             }
             // By the time that its thread did something else it waited.
             let left = if out.is_empty() { self.left(m.tid, ran, threads) } else { u64::MAX };
-            let mut parked = Parked { from: left.clamp(ran, look.ts_ns), to: last, stack };
+            // Tasks of a loop go on when its thread runs, and not while that sleeps.
+            let asleep = |ts| if of_loop { sleep_at(m.tid, ts, threads) } else { None }.unwrap_or((ts, ts));
+            let began = left.min(asleep(look.ts_ns).0).clamp(ran, look.ts_ns);
+            let mut parked = Parked { from: began, to: asleep(last).1.min(m.send_ns), stack };
             if looks.peek().is_none() {
                 // Nothing was seen of it since. The thread that answered slept, and did not run it before it woke.
                 parked.to = last.max(woke(extra.send_tid, m.send_ns, threads).unwrap_or(0)).min(m.send_ns);
@@ -126,6 +130,14 @@ impl Routines {
         let slept = after.iter().find(|interval| matches!(interval.state, ThreadState::Sleeping { .. }));
         slept.map_or(u64::MAX, |interval| interval.from).min(self.turned(tid, ts))
     }
+}
+
+/// The sleep that a thread is in at `ts`.
+fn sleep_at(tid: u32, ts: u64, threads: &Threads) -> Option<(u64, u64)> {
+    let thread = threads.get(tid)?;
+    let at = thread.at(ts)?;
+    let end = thread.intervals.get(at + 1).map_or(ts, |next| next.from);
+    matches!(thread.intervals[at].state, ThreadState::Sleeping { .. }).then_some((thread.intervals[at].from, end))
 }
 
 /// When a thread that runs at `ts` last woke before.

@@ -1,7 +1,7 @@
 //! Tasks of `asyncio`: which ones a process has, and where those that wait do so.
 //!
-//! In: the memory of a process that runs CPython. Out: [`Task`]s, with the functions that wait for each other, innermost first. A task that
-//! waits for another one waits where that one does.
+//! In: the memory of a process that runs CPython. Out: [`Task`]s, with the places in code that wait for each other, and their functions. A
+//! task that waits for another one waits where that one does.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::routines::State;
@@ -51,9 +51,12 @@ pub(super) struct Task {
     /// Its address.
     pub address: u64,
     pub state: State,
-    /// Of one that waits: the functions that wait for each other, innermost first.
-    pub frames: Vec<FrameRow>,
+    /// Of one that waits: the places in code that wait for each other, outermost first.
+    pub places: Vec<Place>,
 }
+
+/// Where a coroutine waits: its code, and the instruction.
+pub(super) type Place = (u64, u64);
 
 /// What a turn saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +81,7 @@ struct Walk {
     /// The task that it is in.
     of: Head,
     /// Outermost first.
-    frames: Vec<FrameRow>,
+    places: Vec<Place>,
 }
 
 impl Asyncio {
@@ -123,20 +126,20 @@ impl Asyncio {
             let is_done = matches!(waited, Some((Kind::Task | Kind::Future, state)) if state != 0);
             // What it waited for is done: its turn comes. Of what is no future nothing tells whether it is done.
             if head.waits_for == 0 || is_done {
-                seen.tasks.push(Task { address, state: State::Runnable, frames: vec![] });
+                seen.tasks.push(Task { address, state: State::Runnable, places: vec![] });
             } else {
                 waiting.push((address, head));
             }
         }
-        let frames = self.frames(memory, &waiting);
+        let places = self.places(memory, &waiting);
         let addresses: Vec<u64> = waiting.iter().map(|&(address, _)| address).collect();
         let afterwards = self.heads(memory, &addresses);
-        for (((address, head), frames), after) in waiting.into_iter().zip(frames).zip(afterwards) {
+        for (((address, head), places), after) in waiting.into_iter().zip(places).zip(afterwards) {
             // It went on meanwhile: what was read may be of two waits.
-            if after != Some(head) || frames.is_empty() {
+            if after != Some(head) || places.is_empty() {
                 seen.torn += 1;
             } else {
-                seen.tasks.push(Task { address, state: State::Waiting, frames });
+                seen.tasks.push(Task { address, state: State::Waiting, places });
             }
         }
         Some(seen)
@@ -167,9 +170,9 @@ impl Asyncio {
         read.into_iter().map(of).collect()
     }
 
-    /// Of tasks that wait, the functions that wait for each other, innermost first. All tasks go a step at a time: reading takes a call a step.
-    fn frames(&mut self, memory: &impl Memory, tasks: &[(u64, Head)]) -> Vec<Vec<FrameRow>> {
-        let mut walks: Vec<Walk> = tasks.iter().map(|&(_, head)| Walk { of: head, frames: vec![] }).collect();
+    /// Of tasks that wait, the places that wait for each other, outermost first. All tasks go a step at a time: reading takes a call a step.
+    fn places(&mut self, memory: &impl Memory, tasks: &[(u64, Head)]) -> Vec<Vec<Place>> {
+        let mut walks: Vec<Walk> = tasks.iter().map(|&(_, head)| Walk { of: head, places: vec![] }).collect();
         let mut next: Vec<(usize, u64)> = tasks.iter().enumerate().map(|(i, (_, head))| (i, head.coroutine)).collect();
         for _ in 0..MOST_FRAMES {
             let bytes = self.layout.coroutine_bytes();
@@ -182,11 +185,7 @@ impl Asyncio {
                 break;
             }
         }
-        let innermost_first = |mut walk: Walk| {
-            walk.frames.reverse();
-            walk.frames
-        };
-        walks.into_iter().map(innermost_first).collect()
+        walks.into_iter().map(|walk| walk.places).collect()
     }
 
     /// What an object on the way waits for: its address; none at the end.
@@ -194,8 +193,7 @@ impl Asyncio {
         match self.kind(memory, type_of(bytes)?) {
             Kind::Coroutine => {
                 let suspended = self.layout.suspended(bytes, at)?;
-                let function = self.function(memory, suspended.code);
-                walk.frames.extend(function.map(|function| function.frame(suspended.instruction)));
+                walk.places.push((suspended.code, suspended.instruction));
                 match suspended.awaits {
                     Some(awaits) => Some(awaits),
                     None => memory.word(suspended.awaits_at),
@@ -211,12 +209,17 @@ impl Asyncio {
         }
     }
 
-    fn function(&mut self, memory: &impl Memory, code: u64) -> Option<&Function> {
+    /// The functions of places, innermost first.
+    pub(super) fn frames(&mut self, memory: &impl Memory, places: &[Place]) -> Vec<FrameRow> {
         if self.functions.len() >= MOST_FUNCTIONS {
             self.functions.clear();
         }
         let layout = self.layout;
-        self.functions.entry(code).or_insert_with(|| layout.function(memory, code)).as_ref()
+        let frame = |&(code, instruction): &Place| {
+            let function = self.functions.entry(code).or_insert_with(|| layout.function(memory, code));
+            function.as_ref().map(|function| function.frame(instruction))
+        };
+        places.iter().rev().filter_map(frame).collect()
     }
 
     /// What a type is. Types of the interpreter stay where they are; those of the program are none that matter.

@@ -22,7 +22,7 @@ use tailsight_trace::meta;
 use tailsight_trace::routines::{RoutineRow, State};
 use tailsight_trace::samples::SampleRow;
 
-use self::asyncio::Asyncio;
+use self::asyncio::{Asyncio, Place};
 use self::cpython::Layout;
 use self::memory::{Memory, OfProcess};
 use crate::clocks;
@@ -47,6 +47,8 @@ const MOST_LOOKS: usize = 2_000_000;
 const STACK_BYTES: usize = 8192;
 /// Bytes of all stacks that are kept until they are unwound.
 const MOST_STACK_BYTES: usize = 64 << 20;
+/// Call stacks of tasks whose numbers are kept.
+const MOST_STACKS: usize = 100_000;
 /// How long a Python program that has no asyncio is let be before it is asked again.
 const ASKED_AGAIN: Duration = Duration::from_secs(1);
 
@@ -89,10 +91,14 @@ pub(super) struct Routines {
     waiting_bytes: usize,
     /// Of each goroutine its message when it was last looked at, and where it waited.
     last_of: FxHashMap<(u32, u64), (u64, Registers, usize)>,
+    /// By process and places in code: the number of the call stack of names.
+    stack_of: FxHashMap<(u32, Vec<Place>), u32>,
     /// Of each task of asyncio since it was last seen to change.
     steady: FxHashMap<(u32, u64), Steady>,
     said: meta::Routines,
     next: Option<Instant>,
+    /// CPU time of a look, the mean of the last ones.
+    usual: Duration,
     /// The time from the last look to the next one.
     apart: Duration,
 }
@@ -194,7 +200,9 @@ impl Routines {
         let took = own_cpu().saturating_sub(began);
         self.said.cpu_ns += took.as_nanos() as u64;
         self.said.turns += 1;
-        self.apart = (took * SHARE_OF_CORE).clamp(EVERY, MOST_APART);
+        // One that took longer than others, because names were read for the first time, does not keep the next one away.
+        self.usual = if self.said.turns == 1 { took } else { (self.usual * 7 + took) / 8 };
+        self.apart = (self.usual * SHARE_OF_CORE).clamp(EVERY, MOST_APART);
         self.next = Some(Instant::now() + self.apart);
     }
 
@@ -258,7 +266,8 @@ impl Routines {
     /// last are kept.
     fn look_at_tasks(&mut self, pid: u32, number_of: impl Fn(u64) -> u64, stacks: &mut Stacks) {
         let Some(Tasks::Asyncio(asyncio)) = self.processes.get_mut(&pid) else { return };
-        let Some(seen) = asyncio.look(&OfProcess(pid)) else {
+        let memory = OfProcess(pid);
+        let Some(seen) = asyncio.look(&memory) else {
             self.said.unreadable += 1;
             return;
         };
@@ -266,8 +275,19 @@ impl Routines {
         self.said.torn += seen.torn as u64;
         let ts_ns = clocks::monotonic_ns();
         let latest = 2 * self.apart.max(EVERY);
+        let mut over: Vec<Steady> = vec![];
         for task in seen.tasks {
-            let stack = if task.frames.is_empty() { 0 } else { stacks.stack_of_names(task.frames) + 1 };
+            let stack = match self.stack_of.get(&(pid, task.places.clone())) {
+                _ if task.places.is_empty() => 0,
+                Some(&number) => number + 1,
+                None => {
+                    let number = stacks.stack_of_names(asyncio.frames(&memory, &task.places));
+                    if self.stack_of.len() < MOST_STACKS {
+                        self.stack_of.insert((pid, task.places), number);
+                    }
+                    number + 1
+                }
+            };
             let routine = number_of(task.address);
             let row = RoutineRow { ts_ns, pid, routine, since_ns: 0, state: task.state, stack };
             let before = self.steady.insert((pid, routine), Steady { last: row, is_kept: false });
@@ -277,16 +297,16 @@ impl Routines {
             match before.filter(|before| is_same(before) && is_next(before)) {
                 Some(_) => {}
                 None => {
-                    before.into_iter().for_each(|before| self.keep(before));
-                    self.keep(Steady { last: row, is_kept: false });
+                    over.extend(before);
+                    over.push(Steady { last: row, is_kept: false });
                     self.steady.insert((pid, routine), Steady { last: row, is_kept: true });
                 }
             }
         }
         // Tasks that are gone.
         let gone = |(of, _): &(u32, u64), steady: &mut Steady| *of == pid && steady.last.ts_ns != ts_ns;
-        let gone: Vec<Steady> = self.steady.extract_if(gone).map(|(_, steady)| steady).collect();
-        gone.into_iter().for_each(|steady| self.keep(steady));
+        over.extend(self.steady.extract_if(gone).map(|(_, steady)| steady));
+        over.into_iter().for_each(|steady| self.keep(steady));
     }
 
     /// Keeps the last look of a time.
