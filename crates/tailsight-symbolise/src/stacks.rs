@@ -55,9 +55,17 @@ pub struct Raw {
 /// Where an address is, before it has a name. Two samples at the same place of the same file share a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Place {
-    Kernel { address: u64 },
-    File { file: FileId, offset: u64 },
-    Compiled { process: u32, address: u64 },
+    Kernel {
+        address: u64,
+    },
+    File {
+        file: FileId,
+        offset: u64,
+    },
+    Compiled {
+        process: u32,
+        address: u64,
+    },
     /// It has a name already, by number.
     Named(u32),
     Breakpoint,

@@ -51,7 +51,14 @@ fn is_in_target(cause: &Cause) -> bool {
     use Category as C;
     matches!(
         cause.category,
-        C::AppProcessing | C::HolBlocking | C::Runtime | C::LockWait | C::PoolWait | C::BackendWait | C::DiskWait | C::Paging
+        C::AppProcessing
+            | C::HolBlocking
+            | C::Runtime
+            | C::LockWait
+            | C::PoolWait
+            | C::BackendWait
+            | C::DiskWait
+            | C::Paging
     )
 }
 

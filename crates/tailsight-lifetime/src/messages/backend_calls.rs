@@ -15,6 +15,7 @@ use tailsight_trace::{Event, FlowKey, fields};
 
 use crate::messages::Extra;
 use crate::messages::call_owner::{self, Question, Told, Whose};
+use crate::messages::routines::ByLoops;
 use crate::model::Message;
 
 /// No message.
@@ -121,8 +122,9 @@ struct Connection {
 enum ByRoutine {
     /// It is no Go program.
     NotKnown,
-    /// The goroutine has received no message: it works for itself, or sends for another (`net/http`'s writer of a connection).
-    HasNone,
+    /// This task has received no message: a goroutine works for itself, or sends for another (`net/http`'s writer of a connection); a task
+    /// of asyncio never receives.
+    HasNone(u64),
     /// The message that it received last, as found.
     Of(u32),
 }
@@ -231,7 +233,7 @@ impl Peers {
     ) {
         let (tid, ts) = (event.tid, event.ts);
         let by_routine = routine.map_or(ByRoutine::NotKnown, |routine| {
-            self.of_routine.get(&routine).map_or(ByRoutine::HasNone, |&message| ByRoutine::Of(message))
+            self.of_routine.get(&routine).map_or(ByRoutine::HasNone(routine), |&message| ByRoutine::Of(message))
         });
         let working = self.working.get_mut(&tid).map(|of| std::mem::replace(of, Working::for_one(of.message)));
         let of = match by_routine {
@@ -316,15 +318,17 @@ impl Peers {
     }
 
     /// All events were taken. `messages` and `extras` as found; `order`: the found index of each message that is kept, in order
-    /// of arrival; `sleeps`: when a thread began to wait for work, in order.
+    /// of arrival; `sleeps`: when a thread began to wait for work, in order; `by_loops`: messages by the task of asyncio that answered them.
     pub fn finish(
         mut self,
         messages: &[Message],
         extras: &[Extra],
         order: &[u32],
         sleeps: impl Fn(u32) -> Vec<u64>,
+        by_loops: &ByLoops,
     ) -> Found {
         self.tell_the_several(messages, extras, &sleeps);
+        self.ask_the_routines(by_loops);
         let mut place = vec![NOBODY; messages.len()];
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
@@ -487,19 +491,32 @@ impl Peers {
             }
         }
         self.own_the_unowned(unowned, messages);
-        self.ask_the_routines();
     }
 
-    /// A goroutine that received a message asks for that one. Where those of a program ask a server themselves, a request that another
-    /// goroutine sends there is for none of them (a job of the program's own).
-    fn ask_the_routines(&mut self) {
+    /// A goroutine that received a message asks for that one, and a task of asyncio for the one that it answers later. Where those of a program
+    /// ask a server themselves, a request that another task sends there is for none of them (a job of the program's own).
+    fn ask_the_routines(&mut self, by_loops: &ByLoops) {
+        let of_task = |task: u64, ts: u64| {
+            let had = by_loops.get(&task)?;
+            let latest = had[..had.partition_point(|&(recv_ns, ..)| recv_ns <= ts)].last();
+            latest.filter(|&&(_, send_ns, _)| ts <= send_ns).map(|&(.., message)| message)
+        };
+        for call in &mut self.calls {
+            if let ByRoutine::HasNone(task) = call.by_routine
+                && let Some(message) = of_task(task, call.sent)
+            {
+                call.by_routine = ByRoutine::Of(message);
+                // The task waits from then on, whatever the loop's thread does.
+                call.left = call.sent;
+            }
+        }
         let asks = |c: &Open| matches!(c.by_routine, ByRoutine::Of(_));
         let asked_directly: FxHashSet<u32> = self.calls.iter().filter(|c| asks(c)).map(|c| c.peer).collect();
         for call in &mut self.calls {
             match call.by_routine {
                 ByRoutine::Of(message) => call.of = message,
-                ByRoutine::HasNone if asked_directly.contains(&call.peer) => call.of = NOBODY,
-                ByRoutine::HasNone | ByRoutine::NotKnown => {}
+                ByRoutine::HasNone(_) if asked_directly.contains(&call.peer) => call.of = NOBODY,
+                ByRoutine::HasNone(_) | ByRoutine::NotKnown => {}
             }
         }
     }

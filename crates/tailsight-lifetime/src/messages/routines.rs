@@ -30,6 +30,9 @@ pub struct Parked {
     pub stack: Option<u32>,
 }
 
+/// By task of asyncio the messages that it answered, in order: received when, answered when, and which.
+pub type ByLoops = FxHashMap<u64, Vec<(u64, u64, u32)>>;
+
 /// What is known of tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Routines {
@@ -82,6 +85,23 @@ impl Routines {
         let answered = self.at(extra.send_tid, m.send_ns.max(extra.sent_ns))?;
         let of_loop = received == 0 && m.tid == extra.send_tid;
         (answered != 0 && (answered == received || of_loop)).then_some(answered)
+    }
+
+    /// The messages that loops received, by the task that answered them.
+    pub fn by_loops(&self, messages: &[Message], extras: &[Extra]) -> ByLoops {
+        let mut out = ByLoops::default();
+        if self.seen.is_empty() {
+            return out;
+        }
+        for ((m, extra), number) in messages.iter().zip(extras).zip(0..) {
+            if self.at(m.tid, m.recv_ns) == Some(0)
+                && let Some(task) = self.of(m, extra)
+            {
+                out.entry(task).or_default().push((m.recv_ns, m.send_ns, number));
+            }
+        }
+        out.values_mut().for_each(|had| had.sort_unstable());
+        out
     }
 
     /// When the task of a message waited between its receive call and its reply, in order and without overlap.

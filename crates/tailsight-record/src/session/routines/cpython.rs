@@ -190,7 +190,8 @@ impl Layout {
             },
             Attributes::Behind => match before(3)? {
                 0 => {
-                    let size = memory.word(memory.word(object.checked_add(TYPE as u64)?)?.checked_add(TYPE_SIZE as u64)?)?;
+                    let size =
+                        memory.word(memory.word(object.checked_add(TYPE as u64)?)?.checked_add(TYPE_SIZE as u64)?)?;
                     memory.word(object.checked_add(size)?.checked_add(8)?)
                 }
                 dictionary => of_dictionary(dictionary),
@@ -271,7 +272,8 @@ impl Function {
     /// As a frame of a call stack that is at an instruction.
     pub(super) fn frame(&self, instruction: u64) -> FrameRow {
         let file = self.file.rsplit('/').next().unwrap_or_default();
-        let line = instruction.checked_sub(self.begin).and_then(|bytes| line_of(&self.lines, self.first_line, bytes / 2));
+        let line =
+            instruction.checked_sub(self.begin).and_then(|bytes| line_of(&self.lines, self.first_line, bytes / 2));
         FrameRow {
             function: format!("{}.{}", module_of(&self.file), self.name),
             module: file.into(),

@@ -127,5 +127,4 @@ mod tests {
         assert_eq!(parse(&bytes, 0xc000_0040, layout), None, "its stack pointer is not in its stack");
         assert_eq!([state_of(0x1004), state_of(6), state_of(9)], [Some(State::Waiting), None, Some(State::Runnable)]);
     }
-
 }

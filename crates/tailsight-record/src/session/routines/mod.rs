@@ -67,7 +67,11 @@ enum Tasks {
     Goroutines(&'static go::Layout),
     Asyncio(Box<Asyncio>),
     /// A Python program that had no asyncio at this time: it may load it.
-    NoAsyncio { runtime: u64, layout: &'static Layout, asked: Instant },
+    NoAsyncio {
+        runtime: u64,
+        layout: &'static Layout,
+        asked: Instant,
+    },
 }
 
 /// A time in which all looks at a task of asyncio said the same.
