@@ -104,8 +104,16 @@ impl Search<'_> {
         let all_in = frames(&inner[..holds(ALL_OF_IT).min(inner.len())]);
         let whole: Vec<&FrameRow> = path.iter().chain(&all_in).copied().collect();
         let last = path.last().copied().cloned().unwrap_or_default();
+        // What the program called is said with the program's function, unless nobody asked for it.
+        let asked_by =
+            |frame: &FrameRow| whole.iter().rev().skip_while(|f| **f != frame).find(|f| self.is_program_s(f));
         let (named, inside) = match on_way {
-            Some((frame, _)) => (frame.clone(), None),
+            Some((frame, runtime)) => match asked_by(frame) {
+                Some(own) if !runtime.on_its_own_account && !self.is_program_s(frame) => {
+                    ((*own).clone(), Some(frame.name()))
+                }
+                _ => (frame.clone(), None),
+            },
             None => match self.named_of_interpreter(&whole, &inside) {
                 Some(frame) => (frame.clone(), None),
                 None => self.named_of_program(&path, &whole, &last),

@@ -146,6 +146,89 @@ fn a_request_of_another_goroutine_is_none_of_the_message_s() {
     assert!(!waits(&stream(JOB)));
 }
 
+/// The task of asyncio that answers the client on A.
+const TASK: u64 = 0x8000;
+
+/// A loop receives between its tasks, a task waits for a lock from 1.2 ms on, the loop serves another client at 4 ms, and the task answers at 8.3.
+fn looped() -> Vec<Vec<Event>> {
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        seen(999_990, FIRST, 0),
+        recv(1_000_000, A, FIRST),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(4_000_000, 0, FIRST, 0),
+        recv(4_000_100, B, FIRST),
+        seen(4_100_000, FIRST, JOB),
+        send(4_100_010, B, FIRST),
+        switch(4_200_000, FIRST, 0, EPOLL),
+        switch(8_000_000, 0, FIRST, 0),
+        seen(8_299_990, FIRST, TASK),
+        send(8_300_000, A, FIRST),
+        switch(8_400_000, FIRST, 0, EPOLL),
+    ];
+    let arriving = [request(20, A), request(3_999_000, B)].concat();
+    vec![first, [arriving, vec![waking(3_999_500, FIRST), waking(7_999_000, FIRST)]].concat()]
+}
+
+/// A task that waited for a lock was its loop's sleep in epoll_wait.
+#[test]
+fn the_task_that_answers_what_a_loop_received_had_the_message() {
+    let of_task = |ts, routine, state, stack| RoutineRow { routine, since_ns: 0, ..look(ts, state, stack) };
+    let (waiting, runnable) = (State::Waiting, State::Runnable);
+    // It went on when the loop ran, and is next seen to wait for something else; of other tasks nothing counts.
+    let looks = [
+        of_task(900_000, TASK, waiting, 5),
+        of_task(2_000_000, TASK, waiting, 7),
+        of_task(2_000_000, JOB, waiting, 9),
+        of_task(6_000_000, TASK, waiting, 8),
+    ];
+    let of = |looks: &[RoutineRow]| parked(&analysed(facts(looks), looped()));
+    // Until the loop was woken.
+    assert_eq!(of(&looks), [(1_200_000, 3_999_500), (4_200_000, 7_999_000)]);
+    assert_eq!(of(&[of_task(2_000_000, TASK, runnable, 0)]), [], "its turn had come");
+    assert_eq!(of(&[of_task(2_000_000, JOB, waiting, 9)]), [], "another task");
+}
+
+/// The loop asked the database for two clients at once: which answer was whose, no order of calls told.
+#[test]
+fn a_request_is_for_the_message_that_its_task_answers() {
+    let client = |ts, kind, tid, ports| event(ts, kind, flow_flags::CLIENT, tid, [1, ports | 30 << 32, 10 | 8 << 32]);
+    const SECOND_BEHIND: u64 = 40001 << 16 | 3306;
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        seen(999_990, FIRST, 0),
+        recv(1_000_000, A, FIRST),
+        recv(1_000_100, B, FIRST),
+        seen(1_100_000, FIRST, TASK),
+        client(1_100_010, Kind::Send, FIRST, BEHIND),
+        seen(1_100_100, FIRST, JOB),
+        client(1_100_110, Kind::Send, FIRST, SECOND_BEHIND),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(2_000_000, 0, FIRST, 0),
+        seen(2_000_050, FIRST, 0),
+        client(2_000_100, Kind::PeerRecv, FIRST, SECOND_BEHIND),
+        seen(2_100_000, FIRST, JOB),
+        send(2_100_010, B, FIRST),
+        switch(2_200_000, FIRST, 0, EPOLL),
+        switch(6_000_000, 0, FIRST, 0),
+        seen(6_000_050, FIRST, 0),
+        client(6_000_100, Kind::PeerRecv, FIRST, BEHIND),
+        seen(6_100_000, FIRST, TASK),
+        send(6_100_010, A, FIRST),
+        switch(6_200_000, FIRST, 0, EPOLL),
+    ];
+    let ready = |ts, ports| event(ts, Kind::PeerReady, flow_flags::CLIENT, 0, [1, ports | 30 << 32, 8]);
+    let mut arriving = [request(20, A), request(30, B)].concat();
+    arriving.extend([ready(1_999_000, SECOND_BEHIND), waking(1_999_010, FIRST)]);
+    arriving.extend([ready(5_999_000, BEHIND), waking(5_999_010, FIRST)]);
+    let analysis = analysed(facts(&[]), vec![first, arriving]);
+    let waits = |recv_ns| -> Vec<(u64, u64)> {
+        let of = path(&analysis, recv_ns, Leg::Service);
+        of.iter().filter(|(_, _, owner)| owner.starts_with("blocked/peer:")).map(|&(from, to, _)| (from, to)).collect()
+    };
+    assert_eq!((waits(1_000_000), waits(1_000_100)), (vec![(1_100_010, 5_999_000)], vec![(1_100_110, 1_999_000)]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 

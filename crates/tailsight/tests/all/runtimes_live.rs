@@ -307,6 +307,68 @@ fn a_goroutine_s_wait_for_a_mutex_is_a_lock_and_names_who_locks() {
     assert_eq!(first["category"], "lock-wait", "{text}");
     assert_eq!(first["name"], "Go waiting for a lock of the program", "{text}");
     let function = &first["functions"][0];
-    assert_eq!(function["name"], "sync.(*Mutex).Lock", "{first:#}");
-    assert!(first["explanation"].as_str().is_some_and(|says| says.contains("called by main.readTable")), "{first:#}");
+    assert_eq!([&function["name"], &function["inside"]], ["main.readTable", "sync.(*Mutex).Lock"], "{first:#}");
+}
+
+/// A task holds a lock of asyncio for 20 ms, again and again; requests read what it protects.
+const PYTHON_LOCK: &str = r#"import asyncio, sys
+
+lock = asyncio.Lock()
+
+async def refresh():
+    while True:
+        await asyncio.sleep(0.18)
+        async with lock:
+            await asyncio.sleep(0.02)
+
+async def read_table():
+    async with lock:
+        return b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+async def serve(reader, writer):
+    while await reader.readuntil(b"\r\n\r\n"):
+        writer.write(await read_table())
+
+async def main():
+    refreshing = asyncio.create_task(refresh())
+    server = await asyncio.start_server(serve, "10.77.0.1", int(sys.argv[1]))
+    await server.serve_forever()
+
+asyncio.run(main())
+"#;
+
+/// A task that waited for a lock was `waits for what the kernel does not show (epoll_wait)`, the sleep of its loop's thread.
+#[test]
+fn a_task_s_wait_for_a_lock_of_asyncio_is_a_lock_and_names_who_locks() {
+    let test = "a_task_s_wait_for_a_lock_of_asyncio_is_a_lock_and_names_who_locks";
+    let Some(live) = with(test, &["python3"]) else { return };
+    if let Some(reason) = no_known_cpython() {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let source = write(&live, "shop.py", PYTHON_LOCK);
+    let Some((meta, d, text)) = recorded(&live, test, &["python3", &source], 300.0, &[]) else { return };
+    let looks = &meta["routines"];
+    let count = |name: &str| looks[name].as_u64().unwrap_or_else(|| panic!("{looks:#}"));
+    assert!(count("looks") > 20 && looks["notes"] == serde_json::json!([]), "{looks:#}");
+    let first = &d["causes"][0];
+    assert_eq!(
+        [&first["category"], &first["name"]],
+        ["lock-wait", "asyncio waiting for a lock of the program"],
+        "{text}"
+    );
+    let function = &first["functions"][0];
+    assert_eq!(
+        [&function["name"], &function["inside"]],
+        ["shop.read_table", "asyncio.locks.Lock.acquire"],
+        "{first:#}"
+    );
+    assert_eq!(function["source"], "shop.py:12", "{first:#}");
+}
+
+/// Why tasks of this machine's Python cannot be read: its version, where that is none whose fields are known.
+fn no_known_cpython() -> Option<String> {
+    let asked = Command::new("python3").args(["-c", "import sys; print(sys.version_info[:2])"]).output().ok()?;
+    let version = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+    let is_known = ["(3, 11)", "(3, 12)", "(3, 13)"].contains(&version.as_str());
+    (!is_known).then(|| format!("python3 is {version}, of which it is not known where it keeps tasks"))
 }

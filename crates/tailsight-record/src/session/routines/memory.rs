@@ -7,35 +7,10 @@ use std::io::IoSliceMut;
 
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
+use tailsight_tasks::Memory;
 
 /// Most places that the kernel takes in one call (`UIO_MAXIOV`).
 const MOST_PLACES: usize = 1024;
-
-/// Where bytes are read from.
-pub(super) trait Memory {
-    /// The bytes at several places: address and number of bytes. None of a place where not all can be read.
-    fn read_each(&self, places: &[(u64, usize)]) -> Vec<Option<Vec<u8>>>;
-
-    /// The bytes at one place.
-    fn read(&self, address: u64, bytes: usize) -> Option<Vec<u8>> {
-        self.read_each(&[(address, bytes)]).pop().flatten()
-    }
-
-    /// The 64-bit number at a place.
-    fn word(&self, address: u64) -> Option<u64> {
-        word(&self.read(address, 8)?, 0)
-    }
-}
-
-/// The 64-bit number at a place of bytes that were read.
-pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
-}
-
-/// The 32-bit number at a place of bytes that were read.
-pub(super) fn half(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
-}
 
 /// The memory of a process, by its id.
 #[derive(Clone, Copy, Debug)]

@@ -3,12 +3,9 @@
 //!
 //! In: what received and did not answer yet, as the probes know it. Out: [`Look`]s: what each task was at, and where. The target is neither
 //! stopped nor changed: its memory is read (`process_vm_readv`), the task's own words before and after what it waits in, and a look at one
-//! that went on meanwhile is dropped and counted. Where things are depends on the version of the runtime ([`go`], [`cpython`]); of another
+//! that went on meanwhile is dropped and counted. Where things are depends on the version of the runtime ([`tailsight_tasks`]); of another
 //! version nothing is read.
 
-mod asyncio;
-mod cpython;
-mod go;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +15,14 @@ use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 use tailsight_symbolise::unwind::Registers;
 use tailsight_symbolise::{Raw, Stacks};
+use tailsight_tasks::asyncio::{Asyncio, Place};
+use tailsight_tasks::cpython::Layout;
+use tailsight_tasks::{Memory, go};
 use tailsight_trace::meta;
 use tailsight_trace::routines::{RoutineRow, State};
 use tailsight_trace::samples::SampleRow;
 
-use self::asyncio::{Asyncio, Place};
-use self::cpython::Layout;
-use self::memory::{Memory, OfProcess};
+use self::memory::OfProcess;
 use crate::clocks;
 use crate::loaded::Loaded;
 use crate::probes::routines::{self, Open, Running};

@@ -6,11 +6,11 @@
 use tailsight_symbolise::own::is_of_python_library;
 use tailsight_trace::samples::FrameRow;
 
-use super::memory::{Memory, half, word};
+use crate::memory::{Memory, half, word};
 
 /// Where the fields of CPython's objects are, bytes from their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub struct Layout {
     /// The version that this is of: 3.`minor`.
     pub minor: u8,
     /// `_PyRuntime.interpreters.main`.
@@ -29,9 +29,9 @@ pub(super) struct Layout {
     first_line: usize,
     instructions: usize,
     /// Of an `asyncio` task: its state (0: pending), what it waits for, and its coroutine.
-    pub task_state: usize,
-    pub waits_for: usize,
-    pub coroutine: usize,
+    pub(crate) task_state: usize,
+    pub(crate) waits_for: usize,
+    pub(crate) coroutine: usize,
     /// How an object of a class keeps its attributes.
     attributes: Attributes,
 }
@@ -48,7 +48,7 @@ enum Attributes {
 }
 
 /// By version, from the debug information of Debian's and Ubuntu's builds (3.11.2, 3.12.3, 3.13.5). 3.14 keeps its tasks elsewhere.
-const LAYOUTS: [Layout; 3] = [
+pub const LAYOUTS: [Layout; 3] = [
     Layout {
         minor: 11,
         main_interpreter: 48,
@@ -130,13 +130,13 @@ const MOST_LINES: usize = 1 << 16;
 
 impl Layout {
     /// That of a version as `sys.hexversion` has it.
-    pub(super) fn of(version: u32) -> Option<&'static Layout> {
+    pub fn of(version: u32) -> Option<&'static Layout> {
         let [major, minor, ..] = version.to_be_bytes();
         LAYOUTS.iter().find(|layout| major == 3 && layout.minor == minor)
     }
 
     /// The entries of a module: of `sys.modules`, by the address of `_PyRuntime`.
-    pub(super) fn module(&self, memory: &impl Memory, runtime: u64, name: &str) -> Option<u64> {
+    pub(crate) fn module(&self, memory: &impl Memory, runtime: u64, name: &str) -> Option<u64> {
         let interpreter = memory.word(runtime.checked_add(self.main_interpreter as u64)?)?;
         let modules = memory.word(interpreter.checked_add(self.modules as u64)?)?;
         let module = self.value(memory, modules, name)?;
@@ -144,7 +144,7 @@ impl Layout {
     }
 
     /// The value of a key in a dictionary whose keys are texts.
-    pub(super) fn value(&self, memory: &impl Memory, dictionary: u64, key: &str) -> Option<u64> {
+    pub(crate) fn value(&self, memory: &impl Memory, dictionary: u64, key: &str) -> Option<u64> {
         let entries = entries(memory, dictionary)?;
         // Keys of another length are others.
         let long = |&(key, _): &(u64, u64)| (key.wrapping_add(LENGTH as u64), 8);
@@ -156,7 +156,7 @@ impl Layout {
     }
 
     /// A text. Of one that is too long the beginning.
-    pub(super) fn text(&self, memory: &impl Memory, address: u64) -> Option<String> {
+    pub(crate) fn text(&self, memory: &impl Memory, address: u64) -> Option<String> {
         let head = memory.read(address, self.ascii)?;
         let state = half(&head, TEXT_STATE)?;
         // interned: 2, kind: 3, compact: 1, ascii: 1.
@@ -176,7 +176,7 @@ impl Layout {
     }
 
     /// An attribute of an object that its class sets first of all.
-    pub(super) fn first_attribute(&self, memory: &impl Memory, object: u64, name: &str) -> Option<u64> {
+    pub(crate) fn first_attribute(&self, memory: &impl Memory, object: u64, name: &str) -> Option<u64> {
         let before = |words: u64| memory.word(object.checked_sub(8 * words)?);
         let of_dictionary = |dictionary: u64| self.value(memory, dictionary, name);
         match self.attributes {
@@ -200,17 +200,17 @@ impl Layout {
     }
 
     /// How many bytes of a task are read.
-    pub(super) fn task_bytes(&self) -> usize {
+    pub(crate) fn task_bytes(&self) -> usize {
         self.task_state.max(self.waits_for).max(self.coroutine) + 8
     }
 
     /// How many bytes of a coroutine are read.
-    pub(super) fn coroutine_bytes(&self) -> usize {
+    pub(crate) fn coroutine_bytes(&self) -> usize {
         self.frame + FRAME_VALUES + 8 * USUAL_VALUES
     }
 
     /// A coroutine, of its bytes: none where it is not suspended.
-    pub(super) fn suspended(&self, bytes: &[u8], address: u64) -> Option<Suspended> {
+    pub(crate) fn suspended(&self, bytes: &[u8], address: u64) -> Option<Suspended> {
         let state = (*bytes.get(self.frame_state)?).cast_signed();
         // -1: suspended; from 3.13 on that in a `yield from` or an `await`, -2 in a `yield`; before, -2 is not begun.
         let frame = |at: usize| word(bytes, self.frame + at);
@@ -227,7 +227,7 @@ impl Layout {
     }
 
     /// What is known of code: the name, the file and the lines of a function.
-    pub(super) fn function(&self, memory: &impl Memory, code: u64) -> Option<Function> {
+    pub(crate) fn function(&self, memory: &impl Memory, code: u64) -> Option<Function> {
         let bytes = memory.read(code, self.instructions)?;
         let name = self.text(memory, word(&bytes, CODE_NAME)?)?;
         let file = self.text(memory, word(&bytes, CODE_FILE)?)?;
@@ -245,19 +245,19 @@ impl Layout {
 
 /// A coroutine that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Suspended {
-    pub code: u64,
+pub(crate) struct Suspended {
+    pub(crate) code: u64,
     /// Where in its code, an address.
-    pub instruction: u64,
+    pub(crate) instruction: u64,
     /// Where the address is of what it awaits.
-    pub awaits_at: u64,
+    pub(crate) awaits_at: u64,
     /// That address, where it is among the bytes that were read.
-    pub awaits: Option<u64>,
+    pub(crate) awaits: Option<u64>,
 }
 
 /// A function of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Function {
+pub(crate) struct Function {
     /// As Python has it: `Lock.acquire`.
     name: String,
     file: String,
@@ -270,7 +270,7 @@ pub(super) struct Function {
 
 impl Function {
     /// As a frame of a call stack that is at an instruction.
-    pub(super) fn frame(&self, instruction: u64) -> FrameRow {
+    pub(crate) fn frame(&self, instruction: u64) -> FrameRow {
         let file = self.file.rsplit('/').next().unwrap_or_default();
         let line =
             instruction.checked_sub(self.begin).and_then(|bytes| line_of(&self.lines, self.first_line, bytes / 2));
@@ -347,7 +347,7 @@ fn line_of(table: &[u8], first_line: u32, instruction: u64) -> Option<u32> {
 }
 
 /// The name of an object's type, at most 48 bytes of it.
-pub(super) fn type_name(memory: &impl Memory, kind: u64) -> Option<String> {
+pub(crate) fn type_name(memory: &impl Memory, kind: u64) -> Option<String> {
     let name = memory.word(kind.checked_add(TYPE_NAME as u64)?)?;
     // A page may end behind a short name.
     let bytes = [48, 24, 12].into_iter().find_map(|bytes| memory.read(name, bytes))?;
@@ -356,7 +356,7 @@ pub(super) fn type_name(memory: &impl Memory, kind: u64) -> Option<String> {
 }
 
 /// The address of an object's type, of its bytes.
-pub(super) fn type_of(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn type_of(bytes: &[u8]) -> Option<u64> {
     word(bytes, TYPE)
 }
 
@@ -380,7 +380,7 @@ fn entries(memory: &impl Memory, dictionary: u64) -> Option<Vec<(u64, u64)>> {
 }
 
 /// The members of a set.
-pub(super) fn members(memory: &impl Memory, set: u64) -> Option<Vec<u64>> {
+pub(crate) fn members(memory: &impl Memory, set: u64) -> Option<Vec<u64>> {
     let head = memory.read(set, SET_TABLE + 8)?;
     let slots = usize::try_from(word(&head, SET_MASK)?).ok()?.checked_add(1)?;
     (slots.is_power_of_two() && slots <= MOST_ENTRIES).then_some(())?;
@@ -390,4 +390,52 @@ pub(super) fn members(memory: &impl Memory, set: u64) -> Option<Vec<u64>> {
     let member = |slot: &[u8]| Some((word(slot, 0)?, word(slot, 8)?));
     let is_there = |&(key, hash): &(u64, u64)| key != 0 && hash != REMOVED;
     Some(table.chunks_exact(16).filter_map(member).filter(is_there).map(|(key, _)| key).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_a_module() {
+        assert_eq!(module_of("/usr/lib/python3.11/asyncio/locks.py"), "asyncio.locks");
+        assert_eq!(module_of("/srv/venv/lib/python3.12/site-packages/aiohttp/client.py"), "aiohttp.client");
+        assert_eq!(module_of("/usr/lib/python3/dist-packages/redis/asyncio/__init__.py"), "redis.asyncio");
+        assert_eq!(
+            [module_of("/srv/shop/server.py"), module_of("server.py"), module_of("<stdin>")],
+            ["server", "server", "<stdin>"]
+        );
+    }
+
+    /// By hand after CPython's `Objects/locations.md`: two instructions of line 7, three of line 9, two without a line, one of line 8, one of 8 + 40.
+    #[test]
+    fn each_instruction_has_its_line() {
+        let table = [
+            0x80 | 1,
+            0x11, // The same line, with its columns.
+            0x80 | 12 << 3 | 2,
+            1,
+            2,                  // Two lines on.
+            0x80 | 15 << 3 | 1, // None.
+            0x80 | 13 << 3,
+            1 << 1 | 1, // One line back, without columns.
+            0x80 | 14 << 3,
+            64 | (40 << 1 & 63),
+            40 << 1 >> 6,
+            0,
+            1,
+            1, // Forty lines on, with everything.
+        ];
+        let lines: Vec<Option<u32>> = (0..10).map(|at| line_of(&table, 7, at)).collect();
+        let [a, b, c, d] = [7, 9, 8, 48].map(Some);
+        assert_eq!(lines, [a, a, b, b, b, None, None, c, d, None]);
+        assert_eq!(line_of(&table[..1], 7, 0), None, "it is cut");
+    }
+
+    #[test]
+    fn versions_have_their_layouts() {
+        let of = |version| Layout::of(version).map(|layout| layout.minor);
+        assert_eq!([0x030b_02f0, 0x030c_03f0, 0x030d_05f0].map(of), [Some(11), Some(12), Some(13)]);
+        assert_eq!([0x030a_00f0, 0x030e_00f0, 0x040b_00f0].map(of), [None; 3]);
+    }
 }

@@ -6,7 +6,7 @@
 use tailsight_symbolise::unwind::Registers;
 use tailsight_trace::routines::State;
 
-use super::memory::{Memory, word};
+use crate::memory::{Memory, word};
 
 /// Bytes of a goroutine that are read.
 const ROUTINE_BYTES: usize = 192;
@@ -14,7 +14,7 @@ const ROUTINE_BYTES: usize = 192;
 /// Where the fields of `runtime.g` are, bytes from its start. Its stack's bounds, and the saved stack pointer, program counter and the
 /// goroutine itself are at the same places in all versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub struct Layout {
     /// Versions 1.`first` to 1.`last`.
     first: u32,
     last: u32,
@@ -32,7 +32,7 @@ const ITSELF: usize = 72;
 
 /// By version, from the debug information of programs that each of them built (amd64 and arm64 have the same). 1.17 is the first that keeps
 /// the goroutine in a register, and the program does not say its version where 1.18 and later do.
-const LAYOUTS: &[Layout] = &[
+pub const LAYOUTS: &[Layout] = &[
     Layout { first: 18, last: 22, frame_pointer: 104, status: 144 },
     Layout { first: 23, last: 24, frame_pointer: 104, status: 152 },
     // Without `gobuf.ret`.
@@ -40,7 +40,7 @@ const LAYOUTS: &[Layout] = &[
 ];
 
 /// The layout of a version as Go writes it: `go1.22.5`, `go1.23rc1`, `go1.26.8 X:nocoverageredesign`.
-pub(super) fn layout(version: &str) -> Option<&'static Layout> {
+pub fn layout(version: &str) -> Option<&'static Layout> {
     let digits = version.strip_prefix("go1.")?;
     let minor = digits.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok()?;
     LAYOUTS.iter().find(|layout| (layout.first..=layout.last).contains(&minor))
@@ -48,14 +48,17 @@ pub(super) fn layout(version: &str) -> Option<&'static Layout> {
 
 /// A goroutine's saved registers and its stack's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Saved {
+pub struct Saved {
+    /// `atomicstatus`.
     pub status: u32,
+    /// Its saved registers.
     pub registers: Registers,
+    /// Where its stack ends.
     pub stack_high: u64,
 }
 
 /// What a goroutine's status says (`runtime2.go`); none of one that is dead or about to be made.
-pub(super) fn state_of(status: u32) -> Option<State> {
+pub fn state_of(status: u32) -> Option<State> {
     // While a collector scans its stack.
     const SCANNED: u32 = 0x1000;
     match status & !SCANNED {
@@ -70,7 +73,7 @@ pub(super) fn state_of(status: u32) -> Option<State> {
 }
 
 /// What a goroutine has saved; none where this is no goroutine any more, or never was.
-pub(super) fn saved(memory: &impl Memory, address: u64, layout: &Layout) -> Option<Saved> {
+pub fn saved(memory: &impl Memory, address: u64, layout: &Layout) -> Option<Saved> {
     parse(&memory.read(address, ROUTINE_BYTES)?, address, layout)
 }
 
