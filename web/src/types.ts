@@ -102,7 +102,7 @@ export type Capacity = {
 };
 
 /** A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it. */
-export type Category = "interference" | "os-threads" | "receive-processing" | "transmit-processing" | "interrupts" | "hol-blocking" | "app-processing" | "runtime" | "backend-wait" | "wakeup-delay" | "nic-delay" | "softirq-delay" | "paging" | "lock-wait" | "disk-wait" | "throttled" | "stopped" | "tcp-recovery" | "connection-setup" | "client-wait" | "steal" | "profiler" | "unexplained" | "not-significant";
+export type Category = "interference" | "os-threads" | "receive-processing" | "transmit-processing" | "interrupts" | "hol-blocking" | "app-processing" | "runtime" | "backend-wait" | "wakeup-delay" | "nic-delay" | "softirq-delay" | "paging" | "lock-wait" | "pool-wait" | "disk-wait" | "throttled" | "stopped" | "tcp-recovery" | "connection-setup" | "client-wait" | "steal" | "profiler" | "unexplained" | "not-significant";
 
 /** One named cause. */
 export type Cause = {
@@ -150,7 +150,7 @@ export type Cause = {
   rank: number;
   /** Application core or receive core. */
   role: Role;
-  /** Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones. */
+  /** Of head-of-line blocking: what held the messages ahead, largest first. Empty when they were ordinary ones, and where the messages had been received and it explains little of what their thread did then. */
   root?: Root[];
   /** Samples in its time: focus, reference. Absent where the run has none. */
   samples?: [number, number] | null;
@@ -552,7 +552,7 @@ export type FunctionPart = {
   deviation_ns: number;
   /** What is known of it against the reference. */
   how: FunctionHow;
-  /** The library's function that the time was in, when `name` is its caller. */
+  /** The library's function that the time was in, when `name` is its caller. None where a runtime waited there for any of its tasks. */
   inside?: string | null;
   /** The interpreter that ran some function of the program there, which was not recorded. */
   interpreter?: string | null;
@@ -948,23 +948,23 @@ export type Root = {
   subject?: Subject | null;
 };
 
-/** Looks at goroutines that had a message, from outside of the target. */
+/** Looks at goroutines and tasks of asyncio, from outside of the target. */
 export type Routines = {
   /** Time that it took, ns. */
   cpu_ns: number;
-  /** Goroutines that were not looked at because there were too many. */
+  /** Goroutines and tasks that were not looked at because there were too many. */
   left_out: number;
   /** Looks on disk. */
   looks: number;
-  /** Why goroutines are not read, each once. */
+  /** Why tasks are not read, each once. */
   notes: string[];
-  /** Looks that were dropped because the goroutine went on meanwhile. */
+  /** Looks that were dropped because the goroutine or task went on meanwhile. */
   torn: number;
-  /** How often all goroutines with a message were looked at. */
+  /** How often they were looked at. */
   turns: number;
-  /** Looks at memory that could not be read, or was no goroutine's. */
+  /** Looks at memory that could not be read, or was no task's. */
   unreadable: number;
-  /** Which versions of Go built the target's programs. */
+  /** The runtimes of the target's programs: `go1.26.8`, `CPython 3.11.2`. */
   versions: string[];
 };
 

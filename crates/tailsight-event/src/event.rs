@@ -203,8 +203,8 @@ kinds! {
     FunctionOff = 92, "uprobe, fentry of --uprobe, --usdt, --function", FunctionOff;
     /// A thread of the target turns to another goroutine, only where functions of a Go program are traced.
     RoutineSwitch = 93, "uprobe of runtime.execute, runtime.schedule", Goroutine;
-    /// A thread of the target is in this goroutine, told where it receives or sends and was in another one when it last did.
-    RoutineSeen = 94, "with Recv, PeerRecv, SendBegin of a Go program", Goroutine;
+    /// A thread of the target is in this goroutine or task of asyncio, told where it receives or sends and was in another one when it last did.
+    RoutineSeen = 94, "with Recv, PeerRecv, SendBegin of programs of Go, of asyncio", Goroutine;
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", Piece;
 }

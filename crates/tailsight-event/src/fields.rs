@@ -521,7 +521,7 @@ layouts! {
     }
     /// The goroutine that a thread turns to.
     Goroutine {
-        goroutine: u64 = b, "goroutine as in FunctionBegin, 0: to none";
+        goroutine: u64 = b, "goroutine as in FunctionBegin, or task of asyncio; 0: to none";
     }
 }
 

@@ -214,25 +214,25 @@ pub struct Sampling {
     pub notes: Vec<String>,
 }
 
-/// Looks at goroutines that had a message, from outside of the target.
+/// Looks at goroutines and tasks of asyncio, from outside of the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Routines {
-    /// Which versions of Go built the target's programs.
+    /// The runtimes of the target's programs: `go1.26.8`, `CPython 3.11.2`.
     pub versions: Vec<String>,
     /// Looks on disk.
     pub looks: u64,
-    /// How often all goroutines with a message were looked at.
+    /// How often they were looked at.
     pub turns: u64,
     /// Time that it took, ns.
     pub cpu_ns: u64,
-    /// Goroutines that were not looked at because there were too many.
+    /// Goroutines and tasks that were not looked at because there were too many.
     pub left_out: u64,
-    /// Looks that were dropped because the goroutine went on meanwhile.
+    /// Looks that were dropped because the goroutine or task went on meanwhile.
     pub torn: u64,
-    /// Looks at memory that could not be read, or was no goroutine's.
+    /// Looks at memory that could not be read, or was no task's.
     pub unreadable: u64,
-    /// Why goroutines are not read, each once.
+    /// Why tasks are not read, each once.
     pub notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Looks at goroutines that had a message: routines.arrow, of runs of Go programs that were recorded with samples.
+//! Looks at tasks of runtimes while messages waited (goroutines, tasks of asyncio): routines.arrow, of runs that were recorded with samples.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ pub struct RoutineRow {
     pub ts_ns: u64,
     /// Its process.
     pub pid: u32,
-    /// The goroutine, as in the event RoutineSeen.
+    /// The goroutine or task, as in the event RoutineSeen.
     pub routine: u64,
-    /// When it received what it had not answered yet, CLOCK_MONOTONIC ns.
+    /// When a goroutine received what it had not answered yet, CLOCK_MONOTONIC ns; 0: which message a task has the look does not tell.
     pub since_ns: u64,
     /// What it was at.
     pub state: State,
@@ -19,7 +19,7 @@ pub struct RoutineRow {
     pub stack: u32,
 }
 
-/// What a goroutine is at.
+/// What a task is at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum State {
@@ -30,7 +30,7 @@ pub enum State {
     Running = 2,
     /// It is in a system call.
     InSyscall = 3,
-    /// It waits for a lock, a channel, a connection, a time: until another goroutine or the runtime makes it runnable.
+    /// It waits for a lock, a channel, a connection, a time: until another task or the runtime makes it runnable.
     Waiting = 4,
 }
 

@@ -22,7 +22,7 @@ events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathl
 | `nic_clocks.arrow` | only where a NIC stamps: its clock compared with CLOCK_MONOTONIC each 100 ms |\n\
 | `clock_log.arrow` | only where it was asked for: each change of the kernel's conversion of the time-stamp counter |\n\
 | `samples.arrow`, `sample_stacks.arrow`, `sample_frames.arrow` | unless recorded with `--sample off`: what the target's threads ran, their call stacks, the functions in those |\n\
-| `routines.arrow` | of Go programs, unless recorded with `--sample off`: what goroutines that had a message were at ([goroutines.md](goroutines.md)) |\n\
+| `routines.arrow` | of Go and Python programs, unless recorded with `--sample off`: what tasks were at while a message waited ([goroutines.md](goroutines.md), [asyncio.md](asyncio.md)) |\n\
 | `checksums` | a line for each part of a file, written before the part: `FILE FROM TO CRC32` (bytes; 8 hexadecimal digits) |\n\
 | `messages.parquet` | derived: one row a message, its stages and legs |\n\
 | `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\
@@ -149,12 +149,12 @@ One row a frame of each stack, innermost first, the stacks in the order of their
 | `inlined` | bool | the compiler put it into its caller |\n\
 | `own` | bool | of the program itself, not of a library: of the executable, of Go the main module's packages, of compiled Python and JavaScript the program's own files; absent in older runs |\n\n\
 ## routines.arrow\n\n\
-One row for each look at a goroutine that had received something and not answered it yet.\n\n\
+One row for each look at a goroutine that had received something and not answered it yet, and of looks at a task of asyncio that say the same the first and the last.\n\n\
 | column | type | meaning |\n|---|---|---|\n\
 | `ts_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
 | `pid` | uint32 | its process |\n\
-| `routine` | uint64 | the goroutine, as in RoutineSeen |\n\
-| `since_ns` | uint64 | when it received, CLOCK_MONOTONIC ns |\n\
+| `routine` | uint64 | the goroutine or task, as in RoutineSeen |\n\
+| `since_ns` | uint64 | when the goroutine received, CLOCK_MONOTONIC ns; 0: which message a task has the look does not tell |\n\
 | `state` | uint8 | 1: it could run, and nobody ran it; 2: a thread ran it; 3: it was in a system call; 4: it waited |\n\
 | `stack` | uint32 | where it waited: its call stack's number + 1; 0: not known, or it did not wait |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";

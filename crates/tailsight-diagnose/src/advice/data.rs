@@ -43,6 +43,9 @@ pub(super) struct Template {
     /// Not for these names.
     #[serde(default)]
     pub except: Vec<String>,
+    /// Not where the first function that is named was compiled at run time.
+    #[serde(default)]
+    pub compiled: Option<bool>,
     /// Only where most of the cause's time was after the message had been received.
     #[serde(default)]
     pub received: bool,

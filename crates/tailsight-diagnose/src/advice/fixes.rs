@@ -14,6 +14,8 @@ use crate::{Options, glob};
 
 /// The least part of what held a queue for which its fixes are the queue's.
 const MOSTLY: f64 = 0.5;
+/// The module of what a runtime compiled.
+const JIT: &str = "[jit]";
 
 impl Advisor<'_> {
     /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`
@@ -29,9 +31,11 @@ impl Advisor<'_> {
         let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, &base);
         let each_ns = cause.deviation_ns as f64 * self.focus_messages as f64 / cause.messages.max(1) as f64;
         let in_range = |&[from, to]: &[u64; 2]| (from as f64..=to as f64).contains(&(each_ns / 1e3));
+        let is_compiled = cause.functions.first().is_some_and(|function| function.module == JIT);
         let fits = |f: &&Template| {
             f.role.is_none_or(|r| r == cause.role)
                 && (cause.clauses.received || !f.received)
+                && f.compiled.is_none_or(|compiled| compiled == is_compiled)
                 && (f.only.is_empty() || is(&f.only))
                 && !is(&f.except)
                 && (f.each_us.is_empty() || f.each_us.iter().any(in_range))

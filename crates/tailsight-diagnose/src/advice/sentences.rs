@@ -18,6 +18,8 @@ use crate::model::{Cause, Clauses, Root, TypicalRow};
 
 /// Of a cause's time, this part is before the receive call when the sentence says that it was there.
 const BEFORE: f64 = 0.8;
+/// From here on all of it is.
+const ALL_BEFORE: f64 = 0.98;
 /// Whether a cause of whose time the part `before` is before the receive call was after it.
 pub(crate) fn is_received(before: f64) -> bool {
     before <= 1.0 - BEFORE
@@ -41,6 +43,10 @@ impl Advisor<'_> {
         if cause.deviation_ns > 0 {
             let slow = self.messages();
             out += &format!(", in {} of {} {slow} messages", cause.messages, self.focus_messages);
+        }
+        // The sentence is of most of the time, and the number of messages of all.
+        if (BEFORE..ALL_BEFORE).contains(&before) && cause.role == Role::A && cause.deviation_ns > 0 {
+            out += &format!("; {:.0} % of it before they were received", before * 100.0);
         }
         if cause.inferred {
             out += "; estimated from how the application's own time grows with their number";
@@ -76,6 +82,15 @@ impl Advisor<'_> {
             if matches!(subject, Subject::OtherThread { .. }) && cause.category == Category::AppProcessing {
                 return format!("another thread of {} was waited for, or had its core ({})", self.app, cause.title());
             }
+            if let Subject::Holder { name } = subject
+                && cause.category == Category::LockWait
+            {
+                return format!(
+                    "{} waited for a lock, or for what {name} was to hand over ({})",
+                    self.app,
+                    cause.title()
+                );
+            }
             if let Subject::OtherThreads { .. } = subject {
                 return format!(
                     "{} had other messages in its other workers, for which it waited ({})",
@@ -89,7 +104,7 @@ impl Advisor<'_> {
             {
                 return format!("{} waited for what the kernel does not show, its thread in {call}", self.app);
             }
-            // Where its goroutine waited says what for.
+            // Where its task waited says what for.
             if let Subject::Runtime { .. } = subject {
                 match cause.category {
                     Category::BackendWait => {

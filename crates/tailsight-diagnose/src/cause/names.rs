@@ -5,7 +5,7 @@
 //! sentences, tables and pages. It is here and not in the report because sentences in the JSON use the words, too. No code parses a
 //! name: the structure has everything.
 
-use tailsight_kernel::syscalls::{named_waits_for_data, named_waits_for_work};
+use tailsight_kernel::syscalls::named_waits_for_work;
 use tailsight_lifetime::{FrameKind, NamedFrame};
 
 use super::{Category, Subject};
@@ -59,9 +59,8 @@ pub fn full(base: &str, frames: &[NamedFrame]) -> String {
 /// The name in words.
 pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> String {
     let start = match subject {
-        // With a transaction open it has the lock meanwhile; else who had it is not known.
-        Subject::Holder { name } if waits_for_its_client(frames) => format!("perhaps held by {name}"),
-        Subject::Holder { name } => format!("held by {name}"),
+        // It ended the wait: it gave a lock back, or handed over what was waited for.
+        Subject::Holder { name } => format!("perhaps held by {name}"),
         Subject::Frame { frame } if frame.kind == FrameKind::TxDropped => in_words(frame, false),
         Subject::Frame { frame: NamedFrame { kind: FrameKind::Function, of: Some(name) } } => name.clone(),
         Subject::Frame { frame: NamedFrame { kind: FrameKind::Vector, of: Some(vector) } } => interrupts(vector),
@@ -81,13 +80,6 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         other => base(other),
     };
     start + &nested(category, subject, frames)
-}
-
-/// Whether a thread slept for data, and not for that of a server behind it.
-fn waits_for_its_client(frames: &[NamedFrame]) -> bool {
-    let for_data =
-        |frame: &NamedFrame| frame.kind == FrameKind::Sleep && frame.of.as_deref().is_some_and(named_waits_for_data);
-    frames.iter().any(for_data) && !frames.iter().any(|frame| frame.kind == FrameKind::Peer)
 }
 
 /// The interrupts of a system vector, in words.
@@ -254,16 +246,16 @@ mod tests {
         check(Category::OsThreads, task("irq/24-eth0"), &[], "irq/24-eth0", "irq/24-eth0");
         check(interference, task("who holds it"), &[], "who holds it", "who holds it");
         check(interference, task("a/sys:b"), &[], "a/sys:b", "a/sys:b");
-        check(lock, holder("a"), &[], "a holds it", "held by a");
+        check(lock, holder("a"), &[], "a holds it", "perhaps held by a");
         let slept = [(Sleep, "clock_nanosleep")];
-        let words = "held by a, which slept in clock_nanosleep";
+        let words = "perhaps held by a, which slept in clock_nanosleep";
         check(lock, holder("a"), &slept, "a holds it/sleep:clock_nanosleep", words);
         let words = "perhaps held by a, which slept in read";
         check(lock, holder("a"), &[(Sleep, "read")], "a holds it/sleep:read", words);
-        let words = "held by a, which slept in read, for db";
+        let words = "perhaps held by a, which slept in read, for db";
         check(lock, holder("a"), &[(Sleep, "read"), (FrameKind::Peer, "db")], "a holds it/sleep:read/peer:db", words);
         let chain = [(Syscall, "write"), (Stack, "journal")];
-        check(lock, holder("a"), &chain, "a holds it/sys:write/in:journal", "held by a, in write, at journal");
+        check(lock, holder("a"), &chain, "a holds it/sys:write/in:journal", "perhaps held by a, in write, at journal");
         let words = "w (other thread), which waited for a disk in pread64";
         check(Category::AppProcessing, thread, &[(IoSleep, "pread64")], "w (other thread)/io-sleep:pread64", words);
         let fault = [(DiskSleep, "exception")];

@@ -1,4 +1,4 @@
-//! What a goroutine waits for, by the functions of the place where it does.
+//! What a task waits for, by the functions of the place where it does.
 //!
 //! In: the owners of a run, its call stacks, what runtimes do in which functions. Out: [`ParkedPlaces`]: of an owner that is such a wait its
 //! category and what the runtime does there. A place of which nothing is known has none, and the category table says what it says.
@@ -18,7 +18,7 @@ pub struct ParkedPlaces {
 }
 
 impl ParkedPlaces {
-    /// Of all places at which goroutines that had a message waited.
+    /// Of all places at which tasks that had a message waited.
     /// `other`: the samples of a run that is compared with, whose stacks are numbered behind those of this one.
     pub fn new(owners: &[Owner], samples: &Samples, other: Option<&Samples>, runtimes: &Runtimes) -> ParkedPlaces {
         let own = samples.stacks.len() as u32;
@@ -41,7 +41,7 @@ impl ParkedPlaces {
     }
 }
 
-/// Where the goroutine waited of which this is a wait.
+/// Where the task waited of which this is a wait.
 fn place(owner: &Owner) -> Option<u32> {
     match owner.frames[..] {
         [Frame::Parked, Frame::Place { stack }] => Some(stack),

@@ -367,6 +367,7 @@ fn table_is_whole() {
             "nic-delay",
             "softirq-delay",
             "runtime",
+            "pool-wait",
             "unexplained",
         ]
         .contains(&id.as_str());

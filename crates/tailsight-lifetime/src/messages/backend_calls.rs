@@ -13,9 +13,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey, fields};
 
-use crate::messages::Extra;
 use crate::messages::call_owner::{self, Question, Told, Whose};
 use crate::messages::routines::ByLoops;
+use crate::messages::{Extra, sequence_diff};
 use crate::model::Message;
 
 /// No message.
@@ -101,6 +101,8 @@ struct Open {
     ready: u64,
     /// Of the answer's part that was not received yet.
     ready_next: u64,
+    /// The sequence number after the last byte that could be read.
+    ready_upto: u32,
     received: u64,
     receiver: u32,
     /// When the last part of the answer was received.
@@ -278,6 +280,7 @@ impl Peers {
             left: 0,
             ready: 0,
             ready_next: 0,
+            ready_upto: 0,
             received: 0,
             receiver: 0,
             last: 0,
@@ -294,6 +297,7 @@ impl Peers {
         let call = connection.open.checked_sub(1);
         if let Some(open) = call.and_then(|c| self.calls.get_mut(c as usize)) {
             open.ready_next = event.ts;
+            open.ready_upto = fields::Handoff::of(event).rcv_nxt;
         }
         self.readies.push(Ready { peer: connection.peer, of: NOBODY, sent: 0, for_others: connection.peer });
         self.ready_of.push(call);
@@ -303,10 +307,19 @@ impl Peers {
     /// The application received an answer, or a part of one. For a message that is known: whether its thread worked for it before.
     pub fn received(&mut self, event: &Event, sockets: &[SocketRow]) -> Option<bool> {
         let tid = event.tid;
-        let connection = *self.connection(FlowKey::of(event), sockets);
+        let event_key = FlowKey::of(event);
+        let connection = *self.connection(event_key, sockets);
         self.leaves(tid, event.ts, Some(connection.open));
         let open = connection.open.checked_sub(1).and_then(|c| self.calls.get_mut(c as usize))?;
-        open.ready = if open.ready_next == 0 { event.ts } else { open.ready_next };
+        // What was there all the while can be read when the program likes.
+        let was_there = open.ready != 0
+            && !event_key.is_udp()
+            && sequence_diff(fields::Recv::of(event).copied_seq, open.ready_upto) <= 0;
+        open.ready = match open.ready_next {
+            0 if was_there => open.ready,
+            0 => event.ts,
+            ready => ready,
+        };
         open.ready_next = 0;
         open.last = event.ts;
         if open.received == 0 {
@@ -409,12 +422,12 @@ impl Peers {
 
     /// The symbol of what a message waits for if all connections to a server are in use.
     fn free_connection_to(&mut self, peer: u32) -> u32 {
-        self.said_of(peer, |server| format!("a free connection to {server}"))
+        self.said_of(peer, |server| format!("its turn to ask {server}"))
     }
 
     /// The symbol of an answer of a server that is for other messages than the one that waits.
     fn for_other_requests(&mut self, peer: u32) -> u32 {
-        self.said_of(peer, |server| format!("{server}, for other requests"))
+        self.said_of(peer, |server| format!("{server}, for others"))
     }
 
     /// As [`Found::own_from`]. A message makes as many calls as messages of this run do on average, rounded up; a message for which no
@@ -476,7 +489,7 @@ impl Peers {
     }
 
     /// Event loops ask for messages other than the one that they received last: see [`crate::messages::call_owner`].
-    fn tell_the_several(&mut self, messages: &[Message], extras: &[Extra], sleeps: impl Fn(u32) -> Vec<u64>) {
+    fn tell_the_several(&mut self, messages: &[Message], extras: &[Extra], sleeps: &impl Fn(u32) -> Vec<u64>) {
         let answered: Vec<usize> = (0..self.calls.len()).filter(|&c| self.calls[c].received != 0).collect();
         let questions = self.answered();
         let Told { whose, in_line } = call_owner::tell(&questions, messages, extras, sleeps);
@@ -490,7 +503,7 @@ impl Peers {
                 Whose::NotTold => {}
             }
         }
-        self.own_the_unowned(unowned, messages);
+        self.own_the_unowned(unowned, messages, sleeps);
     }
 
     /// A goroutine that received a message asks for that one, and a task of asyncio for the one that it answers later. Where those of a program
@@ -510,22 +523,28 @@ impl Peers {
                 call.left = call.sent;
             }
         }
+        let has_loops = !by_loops.is_empty();
         let asks = |c: &Open| matches!(c.by_routine, ByRoutine::Of(_));
         let asked_directly: FxHashSet<u32> = self.calls.iter().filter(|c| asks(c)).map(|c| c.peer).collect();
         for call in &mut self.calls {
             match call.by_routine {
                 ByRoutine::Of(message) => call.of = message,
-                ByRoutine::HasNone(_) if asked_directly.contains(&call.peer) => call.of = NOBODY,
+                // A task of asyncio that answers nobody asks for itself.
+                ByRoutine::HasNone(_) if has_loops || asked_directly.contains(&call.peer) => call.of = NOBODY,
                 ByRoutine::HasNone(_) | ByRoutine::NotKnown => {}
             }
         }
     }
 
     /// A call that was sent by a thread that had received nothing itself (a runtime moves work between its threads) belongs
-    /// to the only message that was being served from before it until after its answer, when there is only one.
-    fn own_the_unowned(&mut self, mut unowned: Vec<usize>, messages: &[Message]) {
+    /// to the only message that was being served from before it until after its answer, when there is only one. Threads of a runtime wait
+    /// for work as that does: one that never waits so is of a pool, and has jobs of others than messages.
+    fn own_the_unowned(&mut self, mut unowned: Vec<usize>, messages: &[Message], sleeps: &impl Fn(u32) -> Vec<u64>) {
         /// With more messages in service, looking for the one takes too long, and there are several anyway.
         const MOST: usize = 64;
+        let mut waits_for_work: FxHashMap<u32, bool> = FxHashMap::default();
+        let mut of_runtime = |tid: u32| *waits_for_work.entry(tid).or_insert_with(|| !sleeps(tid).is_empty());
+        unowned.retain(|&c| of_runtime(self.calls[c].sender));
         if unowned.is_empty() {
             return;
         }
@@ -621,6 +640,7 @@ mod tests {
             left: sent,
             ready: received,
             ready_next: 0,
+            ready_upto: 0,
             received,
             receiver: 7,
             last: received,

@@ -190,7 +190,7 @@ frames! {
     } => [Peer "peer" "?"], names.symbol(symbol);
     /// A timer ended the sleep: its call had a time limit.
     Timer => [Timer "timer" ""], None;
-    /// The goroutine of the message waited until another one or its runtime made it go on, while threads did other things.
+    /// The task of the message waited until another one or its runtime made it go on, while threads did other things.
     Parked => [Parked "parked" ""], None;
     /// Another thread of the application was serving other messages.
     Serving => [Serving "serving" ""], None;

@@ -176,7 +176,7 @@ impl Owners {
         id
     }
 
-    /// A wait of the message's goroutine, at a place of the program where that is known.
+    /// A wait of the message's task, at a place of the program where that is known.
     pub(super) fn parked(&mut self, stack: Option<u32>) -> OwnerId {
         let Some(stack) = stack else { return self.single(Frame::Parked) };
         self.intern(Owner { context: Context::Blocked, frames: vec![Frame::Parked, Frame::Place { stack }] })

@@ -40,7 +40,7 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
-    /// The goroutine of the message waited, whatever threads did.
+    /// The task of the message waited, whatever threads did.
     Parked {
         /// Where in the program: a call stack of the run's samples, by number.
         stack: Option<u32>,
@@ -281,7 +281,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
     }
 }
 
-/// The waits of a message's goroutine.
+/// The waits of a message's task.
 struct Waits {
     of: Vec<Parked>,
     /// The first that was not passed.
@@ -289,14 +289,14 @@ struct Waits {
 }
 
 impl Waits {
-    /// A part of the service that is no wait for another server: the waits of the goroutine, and what the threads did that ran it. Before it
+    /// A part of the service that is no wait for another server: the waits of the task, and what the threads did that ran it. Before it
     /// first waited that was the one that received.
     fn pieces(&mut self, scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
         let mut at = from;
         while let Some(wait) = self.of.get(self.next).filter(|wait| wait.from < to) {
             let (begin, end) = (wait.from.max(at), wait.to.min(to));
             if begin < end {
-                // Which goroutine ran there is known: whose turns those of the thread are needs no guess.
+                // Which task ran there is known: whose turns those of the thread are needs no guess.
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
                 thread_pieces(scan, at, begin, Focus { tid, own_from: at, ..focus }, out);
                 out.push(Piece::Parked { stack: wait.stack, from: begin, to: end });

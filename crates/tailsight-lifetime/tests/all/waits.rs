@@ -575,7 +575,7 @@ fn a_message_for_which_no_connection_was_free_waited_for_one() {
     let server = "python3 (127.0.0.1:9101)".to_owned();
     assert_eq!(waits(20), [(30, 500_000, server.clone())]);
     let path = path(&analysis, 100_020, Leg::Service);
-    let free = format!("a free connection to {server}");
+    let free = format!("its turn to ask {server}");
     assert_eq!(waits(100_020), [(100_050, 500_000, free), (500_150, 900_000, server)], "{path:?}");
 }
 

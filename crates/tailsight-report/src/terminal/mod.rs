@@ -397,7 +397,8 @@ pub(crate) fn cost(d: &Diagnosis, run: Option<&RunMeta>) -> String {
             );
         }
     }
-    let of_difference: f64 = d.causes.iter().filter(|c| c.category == Category::Profiler).map(|c| c.share).sum();
+    let rows = d.causes.iter().chain(&d.not_significant);
+    let of_difference: f64 = rows.filter(|c| c.category == Category::Profiler).map(|c| c.share).sum();
     if of_difference >= causes::SMALL {
         text += &format!("; the recording itself is {} of the difference", units::percent(of_difference));
     }

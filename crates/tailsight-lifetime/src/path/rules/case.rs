@@ -19,7 +19,7 @@ pub(in crate::path) const WAKER_DEPTH: u32 = 8;
 /// The same where each waits for a lock: as many as a pool has threads may stand in line for it.
 pub(in crate::path) const LOCK_DEPTH: u32 = 64;
 /// The most intervals of a thread between its poll and a receive call that are looked at: it may try for a lock again and again.
-const MOST_BETWEEN: usize = 1_000;
+pub(super) const MOST_BETWEEN: usize = 1_000;
 
 /// A part of a thread's sleep.
 #[derive(Clone, Copy, Debug)]

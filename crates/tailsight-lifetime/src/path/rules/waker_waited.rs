@@ -2,19 +2,21 @@
 //!
 //! So it held no lock: it waited for something, got it, and passed it on. The message waited for that; from then on the thread worked for
 //! it. Asked of the message's own sleeps after its receive only. Not if the other thread served other messages, was busy all the while, or
-//! kept a transaction open for its client.
+//! kept a transaction open for its client; nor if it was in the middle of something when the message's thread fell asleep, and had not been
+//! woken for that by this one: a job that asks a server with a lock held, a pool's only thread.
 //!
 //! Example: `a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock` in `tests/all/waits.rs`.
 
 use tailsight_kernel::syscalls;
 
-use super::case::{WAKER_DEPTH, holds_for_its_client, peer, serves_others};
+use super::case::{MOST_BETWEEN, WAKER_DEPTH, holds_for_its_client, peer, serves_others};
 use super::{Case, Verdict};
 use crate::messages::backend_calls::NOBODY;
 use crate::model::Frame;
+use crate::path::holder;
 use crate::path::pieces::Focus;
 use crate::scan::Scan;
-use crate::timelines::threads::{Sleep, State};
+use crate::timelines::threads::{Sleep, State, ThreadInterval};
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let focus = case.focus;
@@ -24,10 +26,41 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     }
     let waker = case.sibling().filter(|_| case.needs_what_another_has())?;
     let (from, ended) = (case.part.from, case.part.ended);
+    if was_at_something_else(case.scan, waker.tid, case.part.since, focus) {
+        return None;
+    }
     let Origin { until, how, by } =
         origin(case.scan, waker.tid, (from, ended), case.place_of_work(), focus, case.depth)?;
     let focus = Focus { handed: true, followed: true, until: ended, ..focus };
     Some(Verdict::WaitThenFollow { until, how, by, tid: waker.tid, focus })
+}
+
+/// Whether a thread was in the middle of something else when the message's thread fell asleep at `ts`: it had work, or waited for one certain
+/// answer, and what had woken it for that was not the message's thread.
+fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, focus: Focus) -> bool {
+    let Some(thread) = scan.threads.get(tid) else { return false };
+    let Some(at) = thread.at(ts) else { return false };
+    // Asleep until whatever comes, or until somebody has work for it.
+    let is_idle = |interval: &ThreadInterval| match interval.state {
+        State::Sleeping { how } => syscalls::waits_for_work(how.nr) || holder::is_lock(how),
+        State::Unknown => true,
+        State::Running { .. } | State::Runnable { .. } => false,
+    };
+    let idle = thread.intervals[..=at].iter().rev().take(MOST_BETWEEN).position(is_idle);
+    match idle {
+        Some(0) => false,
+        Some(back) => {
+            let began = &thread.intervals[at + 1 - back];
+            let by_the_message = began.waker.is_some_and(|by| by.tid == focus.tid) && began.from >= focus.own_from;
+            let asked = |interval: &ThreadInterval| match interval.state {
+                State::Sleeping { how } => syscalls::waits_for_data(how.nr),
+                _ => false,
+            };
+            // One that only ran since may have been on its way to what it passes on.
+            !by_the_message && thread.intervals[at + 1 - back..=at].iter().any(asked)
+        }
+        None => false,
+    }
 }
 
 /// A sleep that was the begin of what another thread passed on.
