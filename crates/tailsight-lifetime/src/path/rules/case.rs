@@ -19,7 +19,7 @@ pub(in crate::path) const WAKER_DEPTH: u32 = 8;
 /// The same where each waits for a lock: as many as a pool has threads may stand in line for it.
 pub(in crate::path) const LOCK_DEPTH: u32 = 64;
 /// The most intervals of a thread between its poll and a receive call that are looked at: it may try for a lock again and again.
-pub(super) const MOST_BETWEEN: usize = 1_000;
+const MOST_BETWEEN: usize = 1_000;
 
 /// A part of a thread's sleep.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +177,44 @@ pub(super) fn holds_for_its_client(scan: &Scan, focus: &Focus, tid: u32, how: Sl
         && !syscalls::waits_for_work(how.nr)
         && !scan.loops.contains(&tid)
         && serves_others(scan, focus, tid, released)
+}
+
+/// Whether a thread was in the middle of something else at `ts`: it waited for one certain answer, or had, and what had woken it for that was
+/// not the message's thread, `by`, which works for the message from `own_from` on.
+pub(super) fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, (by, own_from): (u32, u64)) -> bool {
+    let Some(thread) = scan.threads.get(tid) else { return false };
+    let Some(at) = thread.at(ts) else { return false };
+    // Asleep until whatever comes, or until somebody has work for it.
+    let is_idle = |interval: &ThreadInterval| match interval.state {
+        State::Sleeping { how } => syscalls::waits_for_work(how.nr) || holder::is_lock(how),
+        State::Unknown => true,
+        State::Running { .. } | State::Runnable { .. } => false,
+    };
+    let idle = thread.intervals[..=at].iter().rev().take(MOST_BETWEEN).position(is_idle);
+    match idle {
+        Some(0) => false,
+        Some(back) => {
+            let began = &thread.intervals[at + 1 - back];
+            // A loop has others, too: it hands on what it received before it sleeps, or nothing tells whose it is.
+            let in_its_turn = !scan.loops.contains(&by) || !slept(scan, by, (own_from, began.from));
+            let woken = began.waker.is_some_and(|waker| waker.tid == by);
+            let by_the_message = woken && began.from >= own_from && in_its_turn;
+            let asked = |interval: &ThreadInterval| match interval.state {
+                State::Sleeping { how } => syscalls::waits_for_data(how.nr),
+                _ => false,
+            };
+            // One that only ran since may have been on its way to what it passes on.
+            !by_the_message && thread.intervals[at + 1 - back..=at].iter().any(asked)
+        }
+        None => false,
+    }
+}
+
+/// Whether a thread slept between two times.
+fn slept(scan: &Scan, tid: u32, (from, to): (u64, u64)) -> bool {
+    let intervals = scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+    let within = intervals.iter().skip(intervals.partition_point(|s| s.from < from)).take_while(|s| s.from < to);
+    within.take(MOST_BETWEEN).any(|s| matches!(s.state, State::Sleeping { .. }))
 }
 
 /// The server whose packet ended a sleep, if the packet may have been for this message, or it is not known for which it was.

@@ -1,12 +1,13 @@
 //! The thread for which the message waits in a lock polls for whatever comes, and is not in the middle of other messages.
 //!
-//! A thread that polls holds no lock, unless it keeps a transaction open for its client between two statements.
+//! A thread that polls holds no lock, unless it keeps a transaction open for its client between two statements. One that waits for the answer
+//! of a server that it asked does not poll, unless the message's thread woke it for that: it may have a lock, or a job of somebody's.
 //!
 //! Example: `a_thread_that_polls_for_whatever_comes_holds_no_lock` in `tests/all/rules.rs`.
 
 use tailsight_kernel::syscalls;
 
-use super::case::holds_for_its_client;
+use super::case::{holds_for_its_client, was_at_something_else};
 use super::file_lock_line::at_first_place;
 use super::{Case, Verdict};
 use crate::model::Frame;
@@ -16,5 +17,10 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let in_a_lock = matches!(focus.because?, Frame::SleepIn { .. });
     let polls = syscalls::polls(how.nr) && !holds_for_its_client(case.scan, focus, focus.tid, how, focus.until);
     let idle = in_a_lock && polls && !case.sleeper_serves();
-    idle.then(|| Verdict::Blocked { how: at_first_place(case), by: case.ended_by() })
+    let by = if idle { case.ended_by() } else { None };
+    let of_message = (focus.mine[0].0, focus.mine[0].1);
+    let asked = syscalls::waits_for_data(how.nr)
+        && matches!(by, Some(Frame::Peer { .. }))
+        && was_at_something_else(case.scan, focus.tid, case.part.since, of_message);
+    (idle && !asked).then(|| Verdict::Blocked { how: at_first_place(case), by })
 }

@@ -9,14 +9,13 @@
 
 use tailsight_kernel::syscalls;
 
-use super::case::{MOST_BETWEEN, WAKER_DEPTH, holds_for_its_client, peer, serves_others};
+use super::case::{WAKER_DEPTH, holds_for_its_client, peer, serves_others, was_at_something_else};
 use super::{Case, Verdict};
 use crate::messages::backend_calls::NOBODY;
 use crate::model::Frame;
-use crate::path::holder;
 use crate::path::pieces::Focus;
 use crate::scan::Scan;
-use crate::timelines::threads::{Sleep, State, ThreadInterval};
+use crate::timelines::threads::{Sleep, State};
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let focus = case.focus;
@@ -26,41 +25,13 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     }
     let waker = case.sibling().filter(|_| case.needs_what_another_has())?;
     let (from, ended) = (case.part.from, case.part.ended);
-    if was_at_something_else(case.scan, waker.tid, case.part.since, focus) {
+    if was_at_something_else(case.scan, waker.tid, case.part.since, (focus.tid, focus.own_from)) {
         return None;
     }
     let Origin { until, how, by } =
         origin(case.scan, waker.tid, (from, ended), case.place_of_work(), focus, case.depth)?;
     let focus = Focus { handed: true, followed: true, until: ended, ..focus };
     Some(Verdict::WaitThenFollow { until, how, by, tid: waker.tid, focus })
-}
-
-/// Whether a thread was in the middle of something else when the message's thread fell asleep at `ts`: it had work, or waited for one certain
-/// answer, and what had woken it for that was not the message's thread.
-fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, focus: Focus) -> bool {
-    let Some(thread) = scan.threads.get(tid) else { return false };
-    let Some(at) = thread.at(ts) else { return false };
-    // Asleep until whatever comes, or until somebody has work for it.
-    let is_idle = |interval: &ThreadInterval| match interval.state {
-        State::Sleeping { how } => syscalls::waits_for_work(how.nr) || holder::is_lock(how),
-        State::Unknown => true,
-        State::Running { .. } | State::Runnable { .. } => false,
-    };
-    let idle = thread.intervals[..=at].iter().rev().take(MOST_BETWEEN).position(is_idle);
-    match idle {
-        Some(0) => false,
-        Some(back) => {
-            let began = &thread.intervals[at + 1 - back];
-            let by_the_message = began.waker.is_some_and(|by| by.tid == focus.tid) && began.from >= focus.own_from;
-            let asked = |interval: &ThreadInterval| match interval.state {
-                State::Sleeping { how } => syscalls::waits_for_data(how.nr),
-                _ => false,
-            };
-            // One that only ran since may have been on its way to what it passes on.
-            !by_the_message && thread.intervals[at + 1 - back..=at].iter().any(asked)
-        }
-        None => false,
-    }
 }
 
 /// A sleep that was the begin of what another thread passed on.
