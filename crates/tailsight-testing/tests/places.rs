@@ -167,14 +167,16 @@ fn a_category_is_at_all_of_its_places() {
     assert!(names.len() >= 20 && names.contains(&"hol-blocking".to_owned()), "{names:?}");
 
     let rules = text("crates/tailsight-diagnose/data/categories.toml", ".toml");
+    let runtimes = text("crates/tailsight-diagnose/data/runtimes.toml", ".toml");
     let advice = text("crates/tailsight-diagnose/data/advice.toml", ".toml");
     let tests = text("crates/tailsight-diagnose/tests/all", ".rs");
     let (page, examples) = (text("docs/categories.md", ".md"), text("docs/reading-the-output.md", ".md"));
     let mut missing = lacking(
         &names,
         &[
-            place("a rule in tailsight-diagnose/data/categories.toml", |id| {
+            place("a rule in tailsight-diagnose/data/categories.toml, or a wait in runtimes.toml", |id| {
                 rules.contains(&format!("category = \"{id}\"\n"))
+                    || runtimes.contains(&format!("waits_are = \"{id}\"\n"))
             }),
             place("its words in tailsight-diagnose/data/advice.toml", |id| advice.contains(&format!("\n[{id}]\n"))),
             place("a test in tailsight-diagnose/tests/all", |id| tests.contains(&format!("\"{id}\""))),

@@ -78,16 +78,20 @@ mod tests {
                 frame("net/http.(*conn).serve", false),
                 frame("internal/sync.(*Mutex).lockSlow", false),
                 frame("main.unknown", true),
+                frame("asyncio.locks.Semaphore.acquire", false),
+                frame("asyncio.locks._ContextManagerMixin.__aenter__", false),
+                frame("shop.render", true),
             ],
-            stacks: vec![vec![0, 1, 2, 3, 4], vec![0, 5, 3, 4], vec![0, 6, 5]],
+            stacks: vec![vec![0, 1, 2, 3, 4], vec![0, 5, 3, 4], vec![7, 8, 9], vec![0, 6, 5]],
             ..Samples::default()
         };
         let owner = |stack| Owner { context: Context::Blocked, frames: vec![Frame::Parked, Frame::Place { stack }] };
-        let owners = [owner(0), owner(1), owner(2), Owner { context: Context::Own, frames: vec![] }];
+        let owners = [owner(0), owner(1), owner(2), owner(3), Owner { context: Context::Own, frames: vec![] }];
         let parked = ParkedPlaces::new(&owners, &samples, None, &Runtimes::default());
         let said = owners.each_ref().map(|owner| parked.of(owner).map(|said| (said.category, said.name.as_str())));
         assert_eq!(said[0], Some((Category::BackendWait, "Go waiting for a free connection to another server")));
         assert_eq!(said[1], Some((Category::LockWait, "Go waiting for a lock of the program")));
-        assert_eq!(said[2..], [None, None], "what it waits for behind the program's own function is not known");
+        assert_eq!(said[2], Some((Category::PoolWait, "asyncio waiting for a place in a semaphore")));
+        assert_eq!(said[3..], [None, None], "what it waits for behind the program's own function is not known");
     }
 }

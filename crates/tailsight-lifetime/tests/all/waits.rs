@@ -322,6 +322,63 @@ fn a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock() {
     assert!(path.iter().all(|s| !s.2.contains("futex")), "{path:?}");
 }
 
+/// A job of the program's own asks a server while it has what the message needs (a semaphore, the only thread of a pool), or the message's own
+/// thread had woken it for that: in the first case the answer was called the message's own wait for the server.
+#[test]
+fn a_thread_in_the_middle_of_a_job_is_waited_for_and_not_the_server_that_it_asked() {
+    let of = |woken_by: u32, at: u64| {
+        let first = vec![
+            switch(5, 0, ONE, 0),
+            recv(20, A, ONE),
+            waking(at, woken_by, TWO),
+            switch(60, ONE, 0, FUTEX),
+            switch(1_000_060, 0, ONE, 0),
+            send(1_000_100, A, ONE),
+        ];
+        let job = vec![
+            switch(1, 0, TWO, 0),
+            switch(2, TWO, 0, FUTEX),
+            switch(at + 5, 0, TWO, 0),
+            ask(at + 8, TWO),
+            switch(at + 10, TWO, 0, RECVFROM),
+            switch(900_010, 0, TWO, 0),
+            answer(900_020, TWO),
+            waking(1_000_050, TWO, ONE),
+            switch(1_000_070, TWO, 0, FUTEX),
+        ];
+        let analysis = analyse(vec![merged(first), job, [request(10, A), ready(900_000, Some(TWO))].concat()]);
+        path(&analysis, 20, Leg::Service)
+    };
+    let slept = |path: &[(u64, u64, String)]| path.iter().find(|s| s.1 - s.0 > 800_000).unwrap().2.clone();
+    assert_eq!(slept(&of(HOLDER, 12)), format!("sibling:two/sleep:futex/sleep:recvfrom/{PEER}"));
+    assert!(slept(&of(ONE, 30)).starts_with("blocked/"), "its own");
+}
+
+/// squid reads the rest of an answer when its own rules let it: the wait for the answer was of that time, 0.98 s.
+#[test]
+fn an_answer_that_is_read_in_parts_was_there_when_it_came() {
+    let part = |ts, upto: u64| event(ts, Kind::PeerRecv, 0, ONE, [LOOPBACK, BEHIND | upto << 32, 4 | 4 << 32]);
+    let of = |second: u64| {
+        let working = vec![
+            switch(5, 0, ONE, 0),
+            recv(20, A, ONE),
+            ask(25, ONE),
+            switch(30, ONE, 0, EPOLL),
+            switch(9_010, 0, ONE, 0),
+            part(9_020, 16),
+            switch(9_100, ONE, 0, EPOLL),
+            switch(800_000, 0, ONE, 0),
+            part(800_020, second),
+            send(800_100, A, ONE),
+        ];
+        let network = [request(10, A), ready(9_000, Some(ONE)), vec![waking(799_900, 0, ONE)]].concat();
+        let path = path(&analyse(vec![working, network]), 20, Leg::Service);
+        path.into_iter().filter(|s| s.2.starts_with("blocked/peer:")).map(|s| s.1).max()
+    };
+    assert_eq!(of(20), Some(9_000), "all of it had come");
+    assert_eq!(of(24), Some(800_020), "no event says when the rest came");
+}
+
 /// A holder that ran, then slept by a timer of its own, serves nobody: a lock, with what it did.
 #[test]
 fn a_thread_that_serves_nobody_and_ends_a_futex_wait_held_a_lock() {

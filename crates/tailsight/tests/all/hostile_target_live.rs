@@ -16,7 +16,8 @@ use nix::unistd::Pid;
 use tailsight_trace::Run;
 
 use crate::silent_file_system::{FILE, SilentFileSystem};
-use crate::support::{Live, shown, tailsight};
+
+use crate::support::{Live, SetWhenDropped, shown, tailsight};
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65_534;
@@ -484,12 +485,14 @@ fn a_library_that_is_cut_and_made_whole_again_and_again_costs_names_only() {
             }
             cuts
         });
-        for _ in 0..3 {
-            let recorded = hostile.recorded(&target);
-            assert!(recorded.took < SOON, "{:?}", recorded.took);
-            println!("{:?}", recorded.functions());
+        {
+            let _ends = SetWhenDropped(&done);
+            for _ in 0..3 {
+                let recorded = hostile.recorded(&target);
+                assert!(recorded.took < SOON, "{:?}", recorded.took);
+                println!("{:?}", recorded.functions());
+            }
         }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
         println!("cut {} times", cuts.join().unwrap());
     });
     assert!(target.0.try_wait().unwrap().is_none(), "the target ended");

@@ -16,7 +16,7 @@ use tailsight_testbed::server::{MemcachedOpts, Server};
 use tailsight_trace::Run;
 use tailsight_trace::meta::send_entry;
 
-use crate::support::{Live, address, json, run, shown};
+use crate::support::{Live, SetWhenDropped, address, json, run, shown};
 
 /// A server of this test's own, ended with it.
 struct Own(Child);
@@ -70,8 +70,10 @@ fn record(live: &Live, pid: u32, more: &[&str], mut work: impl FnMut() + Send) -
         let pid = pid.to_string();
         let mut args = vec!["record", "-p", &pid, "-d", "900ms", "-o", &out];
         args.extend(more);
-        let output = run(&args);
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        let output = {
+            let _ends = SetWhenDropped(done);
+            run(&args)
+        };
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     });
     let mut run = Run::open(Path::new(&out)).expect("a run");

@@ -260,3 +260,12 @@ pub fn check_run(path: &Path) -> (usize, usize, usize, u64) {
     }
     (lifetimes.messages.len(), received, answered, lifetimes.incomplete.values().sum())
 }
+
+/// Tells a thread to end, also where a check fails: a test whose threads go on would keep the whole run waiting.
+pub struct SetWhenDropped<'a>(pub &'a std::sync::atomic::AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
