@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn a_place_that_cannot_be_read_takes_no_other_with_it() {
-        let bytes = vec![7u8; 16];
+        let bytes = [7u8; 16];
         let at = bytes.as_ptr() as u64;
         let mut places = vec![(at, 3); 2 * MOST_PLACES + 5];
         places[1] = (8, 8);
