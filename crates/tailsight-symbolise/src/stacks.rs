@@ -226,6 +226,12 @@ impl Stacks {
         })
     }
 
+    /// Whether a process that was looked at has mapped code of a file whose name begins so.
+    pub fn has_mapped(&self, pid: u32, name: &str) -> bool {
+        let maps = self.processes.get(&pid).map(|process| process.maps.all());
+        maps.is_some_and(|mappings| mappings.iter().any(|mapping| mapping.name().starts_with(name)))
+    }
+
     /// The number of a call stack whose functions have names already, innermost first: those that an interpreter runs.
     pub fn stack_of_names(&mut self, frames: impl IntoIterator<Item = FrameRow>) -> u32 {
         let mut number = |frame: FrameRow| {

@@ -15,6 +15,7 @@ use tailsight_trace::tables::{SocketRow, TaskRow};
 use crate::input::hook_costs::HookCosts;
 use crate::input::sample_clock::SampleClock;
 use crate::messages::nic::NicClocks;
+use crate::messages::routines;
 use crate::model::{Flow, Who};
 
 /// Names of threads, and which belong to the target.
@@ -209,7 +210,7 @@ pub struct RunContext {
     pub costs: HookCosts,
     /// When its clock took samples.
     pub samples: SampleClock,
-    /// Looks at goroutines that had a message.
+    /// Looks at goroutines and tasks of asyncio.
     pub routines: Vec<RoutineRow>,
     /// Where the transmit leg begins.
     pub send_entry: SendEntry,
@@ -241,7 +242,7 @@ impl RunContext {
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
             costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
-            routines: run.routines.clone(),
+            routines: routines::looks(&run.routines, &run.samples),
             send_entry: run.meta.sends_from(),
             drop_reasons,
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),

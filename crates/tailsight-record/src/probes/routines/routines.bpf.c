@@ -6,17 +6,23 @@
  *
  * No breakpoint is needed. Go keeps the address of the running goroutine in a register (R14, on arm64 R28) from 1.17 on, also when it
  * enters the kernel. Code that is not Go's (cgo) has anything in that register; such a number meets no goroutine when the recorder reads
- * it. asyncio keeps the task that a loop runs in a dictionary (`_asyncio._current_tasks`), from which it is read: only where the main
- * thread calls and the program has one loop. Only processes that the recorder has told of are asked. */
+ * it. asyncio keeps the task that a loop runs in a dictionary (`_asyncio._current_tasks`), from which it is read: only where the thread
+ * calls that received last from a client, the loop's, and while one loop runs a task. Only processes that the recorder has told of are
+ * asked. */
 
 const volatile __u32 routines_on = 0;
 
-/* Processes whose tasks are known, and where: 0: in the register of Go, else the address of the dictionary of asyncio. */
+/* Where the running task of a process is. */
+struct routine_process {
+	__u64 dictionary; /* the address of asyncio's; 0: in the register of Go */
+	__u32 loop;	  /* the thread that received last from a client */
+	__u32 pad;
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct routine_process);
 } routine_processes SEC(".maps");
 __u32 routine_processes_told;
 
@@ -68,12 +74,14 @@ static __always_inline void note_routine(__u64 who, const struct flow *flow, enu
 	if (!routines_on || !routine_processes_told)
 		return;
 	__u32 tgid = who >> 32;
-	const __u64 *dictionary = bpf_map_lookup_elem(&routine_processes, &tgid);
-	if (!dictionary)
+	struct routine_process *process = bpf_map_lookup_elem(&routine_processes, &tgid);
+	if (!process)
 		return;
 	__u64 routine, opens;
-	if (*dictionary) {
-		routine = tgid == (__u32)who ? running_task(*dictionary) : 0;
+	if (process->dictionary) {
+		if (call == ROUTINE_TAKES)
+			process->loop = who;
+		routine = process->loop == (__u32)who ? running_task(process->dictionary) : 0;
 		opens = flow->addrs ^ flow->ports;
 	} else {
 		struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());

@@ -152,6 +152,10 @@ impl Routines {
         let tasks = match Layout::of(cpython.version) {
             Some(layout) => asyncio_of(pid, runtime, layout),
             None => {
+                // Of a program that has none nothing is missing.
+                if !stacks.has_mapped(pid, "_asyncio.") {
+                    return Tasks::None;
+                }
                 self.note(format!(
                     "tasks of asyncio are not read: where {version} keeps them is not known here (3.11 to 3.13 are)"
                 ));
