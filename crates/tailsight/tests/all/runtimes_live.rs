@@ -326,8 +326,11 @@ async def read_table():
         return b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 async def serve(reader, writer):
-    while await reader.readuntil(b"\r\n\r\n"):
-        writer.write(await read_table())
+    try:
+        while await reader.readuntil(b"\r\n\r\n"):
+            writer.write(await read_table())
+    except asyncio.IncompleteReadError:
+        writer.close()
 
 async def main():
     refreshing = asyncio.create_task(refresh())
