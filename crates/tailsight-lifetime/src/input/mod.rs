@@ -1,6 +1,7 @@
 //! What the lifetimes need to know besides the events: names of threads, the target, its ports, its sockets.
 
 pub mod hook_costs;
+mod looks;
 pub mod merge;
 pub mod read_ahead;
 pub mod sample_clock;
@@ -15,7 +16,6 @@ use tailsight_trace::tables::{SocketRow, TaskRow};
 use crate::input::hook_costs::HookCosts;
 use crate::input::sample_clock::SampleClock;
 use crate::messages::nic::NicClocks;
-use crate::messages::routines;
 use crate::model::{Flow, Who};
 
 /// Names of threads, and which belong to the target.
@@ -242,7 +242,7 @@ impl RunContext {
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
             costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
-            routines: routines::looks(&run.routines, &run.samples),
+            routines: looks::looks(&run.routines, &run.samples),
             send_entry: run.meta.sends_from(),
             drop_reasons,
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),

@@ -1,0 +1,48 @@
+//! Looks at tasks as the rest takes them.
+//!
+//! In: the looks of a run, and the call stacks that they name. Out: the same looks; a task whose work is in a thread does not wait.
+
+use rustc_hash::FxHashMap;
+use tailsight_trace::routines::{RoutineRow, State};
+use tailsight_trace::samples::Samples;
+
+/// Functions in which a task of asyncio waits for what it gave to a thread: what that thread does says more than that the task waits.
+const IN_A_THREAD: [&str; 3] =
+    ["asyncio.threads.to_thread", "anyio.to_thread.run_sync", "starlette.concurrency.run_in_threadpool"];
+
+/// The looks of a run. A task whose work is in a thread is at work, and not waiting: the path follows that thread.
+pub fn looks(rows: &[RoutineRow], samples: &Samples) -> Vec<RoutineRow> {
+    let gave_to_a_thread = |number: u32| {
+        let mut functions = samples.stack(number).map(|frame| frame.function.as_str());
+        functions.any(|function| IN_A_THREAD.contains(&function))
+    };
+    let mut by_stack: FxHashMap<u32, bool> = FxHashMap::default();
+    let look = |row: &RoutineRow| match row.stack.checked_sub(1) {
+        Some(stack) if *by_stack.entry(stack).or_insert_with(|| gave_to_a_thread(stack)) => {
+            RoutineRow { state: State::Running, stack: 0, ..*row }
+        }
+        _ => *row,
+    };
+    rows.iter().map(look).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_trace::samples::FrameRow;
+
+    /// A handler of FastAPI that is no coroutine slept in its thread, and "asyncio waiting for a job" was all that was said.
+    #[test]
+    fn a_task_whose_work_is_in_a_thread_does_not_wait() {
+        let frame = |function: &str| FrameRow { function: function.into(), ..FrameRow::default() };
+        let samples = Samples {
+            frames: vec![frame("anyio.to_thread.run_sync"), frame("shop.page"), frame("asyncio.locks.Lock.acquire")],
+            stacks: vec![vec![0, 1], vec![2, 1]],
+            ..Samples::default()
+        };
+        let row = |stack| RoutineRow { state: State::Waiting, stack, ..RoutineRow::default() };
+        let states =
+            looks(&[row(1), row(2), row(0)], &samples).iter().map(|row| (row.state, row.stack)).collect::<Vec<_>>();
+        assert_eq!(states, [(State::Running, 0), (State::Waiting, 2), (State::Waiting, 0)]);
+    }
+}
