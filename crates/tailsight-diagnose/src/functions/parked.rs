@@ -4,7 +4,7 @@
 //! category and what the runtime does there. A place of which nothing is known has none, and the category table says what it says.
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Frame, Owner};
+use tailsight_lifetime::{Context, Frame, Owner};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use super::runtimes::{Runtime, Runtimes};
@@ -43,8 +43,8 @@ impl ParkedPlaces {
 
 /// Where the task waited of which this is a wait.
 fn place(owner: &Owner) -> Option<u32> {
-    match owner.frames[..] {
-        [Frame::Parked, Frame::Place { stack }] => Some(stack),
+    match (&owner.context, &owner.frames[..]) {
+        (Context::Blocked, &[Frame::Parked, Frame::Place { stack }]) => Some(stack),
         _ => None,
     }
 }
@@ -63,7 +63,6 @@ fn match_of(runtime: &Runtime) -> CategoryMatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tailsight_lifetime::Context;
 
     /// A goroutine that waited for a lock was `waits in epoll_pwait`, with advice to look with strace.
     #[test]

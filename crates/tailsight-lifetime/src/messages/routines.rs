@@ -28,6 +28,16 @@ pub struct Parked {
     pub to: u64,
     /// Where: a call stack of the run's samples, by number; none where that is not known.
     pub stack: Option<u32>,
+    /// It did so for another message, which it answered before it turned to this one.
+    pub for_others: bool,
+}
+
+impl Parked {
+    /// The part of it before a time, which was for others, and the part after it.
+    fn divided_at(self, mine: u64) -> [Parked; 2] {
+        let at = mine.clamp(self.from, self.to);
+        [Parked { to: at, for_others: true, ..self }, Parked { from: at, ..self }]
+    }
 }
 
 /// By task of asyncio the messages that it answered, in order: received when, answered when, and which.
@@ -40,6 +50,8 @@ pub struct Routines {
     seen: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Looks by task, in order of time.
     looks: FxHashMap<u64, Vec<RoutineRow>>,
+    /// The messages that loops received.
+    by_loops: ByLoops,
 }
 
 impl Routines {
@@ -50,7 +62,7 @@ impl Routines {
             looks.entry(row.routine).or_default().push(*row);
         }
         looks.values_mut().for_each(|rows| rows.sort_by_key(|row| row.ts_ns));
-        Routines { seen: FxHashMap::default(), looks }
+        Routines { looks, ..Routines::default() }
     }
 
     /// A thread is in a task; 0: in none.
@@ -87,33 +99,51 @@ impl Routines {
         (answered != 0 && (answered == received || of_loop)).then_some(answered)
     }
 
-    /// The messages that loops received, by the task that answered them.
-    pub fn by_loops(&self, messages: &[Message], extras: &[Extra]) -> ByLoops {
-        let mut out = ByLoops::default();
+    /// All messages were found: the task of each that a loop received is the one that answered it.
+    pub fn finish(&mut self, messages: &[Message], extras: &[Extra]) {
         if self.seen.is_empty() {
-            return out;
+            return;
         }
+        let mut by_loops = ByLoops::default();
         for ((m, extra), number) in messages.iter().zip(extras).zip(0..) {
-            if self.at(m.tid, m.recv_ns) == Some(0)
+            if self.is_of_loop(m)
                 && let Some(task) = self.of(m, extra)
             {
-                out.entry(task).or_default().push((m.recv_ns, m.send_ns, number));
+                by_loops.entry(task).or_default().push((m.recv_ns, m.send_ns, number));
             }
         }
-        out.values_mut().for_each(|had| had.sort_unstable());
-        out
+        by_loops.values_mut().for_each(|had| had.sort_unstable());
+        self.by_loops = by_loops;
+    }
+
+    /// The messages that loops received, by the task that answered them.
+    pub fn by_loops(&self) -> &ByLoops {
+        &self.by_loops
+    }
+
+    /// Whether a loop received a message, between its tasks.
+    pub fn is_of_loop(&self, m: &Message) -> bool {
+        self.at(m.tid, m.recv_ns) == Some(0)
+    }
+
+    /// When the task that answered a message had answered the one before it, if it still had that one when this message was received.
+    fn turned_to(&self, task: u64, m: &Message) -> u64 {
+        let had = self.by_loops.get(&task).map_or(&[][..], Vec::as_slice);
+        let answered = had.iter().map(|&(_, send_ns, _)| send_ns);
+        answered.filter(|&send_ns| m.recv_ns < send_ns && send_ns < m.send_ns).max().unwrap_or(m.recv_ns)
     }
 
     /// When the task of a message waited between its receive call and its reply, in order and without overlap.
     pub fn parked(&self, m: &Message, extra: &Extra, threads: &Threads) -> Vec<Parked> {
-        let Some(looks) = self.of(m, extra).and_then(|routine| self.looks.get(&routine)) else { return vec![] };
+        let Some(task) = self.of(m, extra) else { return vec![] };
+        let Some(looks) = self.looks.get(&task) else { return vec![] };
         let first = looks.partition_point(|look| look.ts_ns <= m.recv_ns);
         let within = looks[first..].iter().take_while(|look| look.ts_ns < m.send_ns);
         // Of a goroutine of another process at the same address the message is another. Of a task of asyncio a look does not tell the message.
         let since = m.recv_ns.saturating_sub(CALL_NS)..=m.recv_ns;
         let of_message = |look: &&RoutineRow| look.since_ns == 0 || since.contains(&look.since_ns);
         let mut looks = within.filter(of_message).peekable();
-        let of_loop = self.at(m.tid, m.recv_ns) == Some(0);
+        let of_loop = self.is_of_loop(m);
         let mut out: Vec<Parked> = vec![];
         // Until when it is known not to have waited.
         let mut ran = m.recv_ns;
@@ -132,7 +162,7 @@ impl Routines {
             // Tasks of a loop go on when its thread runs, and not while that sleeps.
             let asleep = |ts| if of_loop { sleep_at(m.tid, ts, threads) } else { None }.unwrap_or((ts, ts));
             let began = left.min(asleep(look.ts_ns).0).clamp(ran, look.ts_ns);
-            let mut parked = Parked { from: began, to: asleep(last).1.min(m.send_ns), stack };
+            let mut parked = Parked { from: began, to: asleep(last).1.min(m.send_ns), stack, for_others: false };
             if looks.peek().is_none() {
                 // Nothing was seen of it since. The thread that answered slept, and did not run it before it woke.
                 parked.to = last.max(woke(extra.send_tid, m.send_ns, threads).unwrap_or(0)).min(m.send_ns);
@@ -140,7 +170,8 @@ impl Routines {
             ran = parked.to;
             out.push(parked);
         }
-        out
+        let mine = if of_loop { self.turned_to(task, m) } else { m.recv_ns };
+        out.into_iter().flat_map(|parked| parked.divided_at(mine)).filter(|parked| parked.from < parked.to).collect()
     }
 
     /// When a thread that was in a task at `ts` slept, or was told to be in another.

@@ -177,9 +177,11 @@ impl Owners {
     }
 
     /// A wait of the message's task, at a place of the program where that is known.
-    pub(super) fn parked(&mut self, stack: Option<u32>) -> OwnerId {
-        let Some(stack) = stack else { return self.single(Frame::Parked) };
-        self.intern(Owner { context: Context::Blocked, frames: vec![Frame::Parked, Frame::Place { stack }] })
+    /// `for_others`: it waited for another message, which it had first.
+    pub(super) fn parked(&mut self, stack: Option<u32>, for_others: bool) -> OwnerId {
+        let context = if for_others { Context::Ahead } else { Context::Blocked };
+        let place = stack.map(|stack| Frame::Place { stack });
+        self.intern(Owner { context, frames: std::iter::once(Frame::Parked).chain(place).collect() })
     }
 
     pub(super) fn unknown(&mut self) -> OwnerId {

@@ -44,6 +44,8 @@ pub enum Piece {
     Parked {
         /// Where in the program: a call stack of the run's samples, by number.
         stack: Option<u32>,
+        /// For another message, which the task had first.
+        for_others: bool,
         /// Start, ns.
         from: u64,
         /// End, ns.
@@ -238,7 +240,8 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
             };
             let mut at = from;
-            let mut parked = Waits { of: scan.routines.parked(m, extra, &scan.threads), next: 0 };
+            let of = scan.routines.parked(m, extra, &scan.threads);
+            let mut parked = Waits { of, next: 0, of_loop: scan.routines.is_of_loop(m) };
             for call in scan.peers.calls(m.id) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
                 parked.pieces(scan, m, (at, begin), focus, out);
@@ -286,6 +289,8 @@ struct Waits {
     of: Vec<Parked>,
     /// The first that was not passed.
     next: usize,
+    /// The task is of a loop, whose thread runs others when this one does not wait.
+    of_loop: bool,
 }
 
 impl Waits {
@@ -296,10 +301,9 @@ impl Waits {
         while let Some(wait) = self.of.get(self.next).filter(|wait| wait.from < to) {
             let (begin, end) = (wait.from.max(at), wait.to.min(to));
             if begin < end {
-                // Which task ran there is known: whose turns those of the thread are needs no guess.
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
-                thread_pieces(scan, at, begin, Focus { tid, own_from: at, ..focus }, out);
-                out.push(Piece::Parked { stack: wait.stack, from: begin, to: end });
+                self.at_work(scan, m, (at, begin), Focus { tid, ..focus }, out);
+                out.push(Piece::Parked { stack: wait.stack, for_others: wait.for_others, from: begin, to: end });
                 at = end;
             }
             if wait.to > to {
@@ -307,9 +311,14 @@ impl Waits {
             }
             self.next += 1;
         }
-        match self.of.is_empty() {
-            true => turn_pieces(scan, m, (at, to), focus, out),
-            false => thread_pieces(scan, at, to, Focus { own_from: at, ..focus }, out),
+        self.at_work(scan, m, (at, to), focus, out);
+    }
+
+    /// A part in which the task did not wait. Which goroutine a thread ran is known from its waits; of a loop the turns tell.
+    fn at_work(&self, scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+        match self.of.is_empty() || self.of_loop {
+            true => turn_pieces(scan, m, (from, to), focus, out),
+            false => thread_pieces(scan, from, to, Focus { own_from: from, ..focus }, out),
         }
     }
 }

@@ -40,8 +40,8 @@ impl Scanner<'_> {
         let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
-        let by_loops = self.routines.by_loops(&messages, &extras);
-        let peers = self.peers.finish(&messages, &extras, &order, sleeps, &by_loops);
+        self.routines.finish(&messages, &extras);
+        let peers = self.peers.finish(&messages, &extras, &order, sleeps, self.routines.by_loops());
         let mut messages = gathered(messages, &order);
         for (id, message) in (0..).zip(&mut messages) {
             message.id = id;

@@ -189,6 +189,36 @@ fn the_task_that_answers_what_a_loop_received_had_the_message() {
     assert_eq!(of(&[of_task(2_000_000, JOB, waiting, 9)]), [], "another task");
 }
 
+/// A worker of the program took one request after the other from a queue: that of the other one was "itself waited", too.
+#[test]
+fn what_a_task_waited_for_before_it_turned_to_the_message_is_another_s() {
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        seen(999_990, FIRST, 0),
+        recv(1_000_000, B, FIRST),
+        recv(1_000_100, A, FIRST),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(4_000_000, 0, FIRST, 0),
+        seen(4_100_000, FIRST, TASK),
+        send(4_100_010, B, FIRST),
+        switch(4_200_000, FIRST, 0, EPOLL),
+        switch(8_000_000, 0, FIRST, 0),
+        send(8_300_000, A, FIRST),
+        switch(8_400_000, FIRST, 0, EPOLL),
+    ];
+    let arriving = [request(20, B), request(30, A)].concat();
+    let arriving = [arriving, vec![waking(3_999_500, FIRST), waking(7_999_000, FIRST)]].concat();
+    let waits = |ts| RoutineRow { routine: TASK, since_ns: 0, ..look(ts, State::Waiting, 7) };
+    let analysis = analysed(facts(&[waits(2_000_000), waits(6_000_000)]), vec![first, arriving]);
+    let of = path(&analysis, 1_000_100, Leg::Service);
+    let parked: Vec<_> = of.iter().filter(|(_, _, owner)| owner.contains("parked")).cloned().collect();
+    assert_eq!(
+        parked,
+        is(&[(1_200_000, 4_100_010, "ahead/parked"), (4_100_010, 7_999_000, "blocked/parked")]),
+        "{of:?}"
+    );
+}
+
 /// The loop asked the database for two clients at once: which answer was whose, no order of calls told.
 #[test]
 fn a_request_is_for_the_message_that_its_task_answers() {
