@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use rustc_hash::FxHashMap;
 use serde_bytes::ByteBuf;
-use tailsight_trace::samples::{FrameRow, SampleRow, Samples};
+use tailsight_trace::samples::{FrameRow, JIT, SampleRow, Samples};
 
 use crate::cpython::Cpython;
 use crate::maps::{Mapping, Maps};
@@ -20,8 +20,6 @@ use crate::resolve::Resolve;
 use crate::resolve::perf_map::PerfMap;
 use crate::unwind::Registers;
 
-/// What a runtime compiled has this as its module.
-pub const JIT: &str = "[jit]";
 /// The page of code that the kernel gives every process.
 const VDSO: &str = "[vdso]";
 /// The page in which a thread does the instruction that a breakpoint (uprobe) is at.

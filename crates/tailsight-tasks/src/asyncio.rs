@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_is_no_set_has_no_tasks() {
+    fn what_does_not_look_like_a_task_is_none() {
         let Program { mut heap, runtime, set, .. } = program();
         assert!(Asyncio::find(&heap, runtime, &LAYOUTS[1]).is_none(), "3.12 has its fields elsewhere");
         let mut asyncio = Asyncio::find(&heap, runtime, &LAYOUTS[0]).unwrap();

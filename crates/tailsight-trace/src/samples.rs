@@ -6,6 +6,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The module of what a runtime compiled.
+pub const JIT: &str = "[jit]";
+
 /// One sample (samples.arrow).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleRow {
@@ -101,7 +104,7 @@ impl FrameRow {
         match (self.function.as_str(), self.module.as_str()) {
             ("", "") => "unknown code".into(),
             // Where it is means nothing outside of the process.
-            ("", "[jit]") => "code compiled at run time".into(),
+            ("", JIT) => "code compiled at run time".into(),
             ("", module) => format!("{module}+0x{:x}", self.offset),
             (function, _) => function.to_owned(),
         }

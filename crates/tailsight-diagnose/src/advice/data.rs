@@ -43,7 +43,7 @@ pub(super) struct Template {
     /// Not for these names.
     #[serde(default)]
     pub except: Vec<String>,
-    /// Not where the first function that is named was compiled at run time.
+    /// Only where the first function that is named was compiled at run time, or only where it was not.
     #[serde(default)]
     pub compiled: Option<bool>,
     /// Only where most of the cause's time was after the message had been received.

@@ -3,6 +3,7 @@
 //! In: a [`Cause`], facts about the run. Out: [`Fix`]es and [`Action`]s.
 
 use tailsight_lifetime::{FrameKind, Role};
+use tailsight_trace::samples::JIT;
 
 use super::change::Change;
 use super::data::{ADVICE, Template};
@@ -14,8 +15,6 @@ use crate::{Options, glob};
 
 /// The least part of what held a queue for which its fixes are the queue's.
 const MOSTLY: f64 = 0.5;
-/// The module of what a runtime compiled.
-const JIT: &str = "[jit]";
 
 impl Advisor<'_> {
     /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`

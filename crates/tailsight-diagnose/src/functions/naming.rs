@@ -2,7 +2,7 @@
 //!
 //! In: a part of a cause's call tree. Out: [`FunctionPart`] with its names, a cause's sentence, and why there is no name.
 
-use tailsight_trace::samples::FrameRow;
+use tailsight_trace::samples::{FrameRow, JIT};
 
 use super::Search;
 use super::runtimes::Runtimes;
@@ -127,7 +127,7 @@ impl Search<'_> {
         let callers = callers.copied().filter(|f| !f.function.is_empty() && **f != named);
         let nearest = callers.clone().next();
         // What runs any function does not tell who called: the program's own function, or another that was compiled, does.
-        let tells = |f: &&FrameRow| self.tells(f) && (self.is_program_s(f) || f.module == "[jit]");
+        let tells = |f: &&FrameRow| self.tells(f) && (self.is_program_s(f) || f.module == JIT);
         let caller = nearest.filter(|f| self.tells(f)).or_else(|| callers.clone().find(tells)).or(nearest);
         let numbers = own.iter().chain(&inner).copied();
         let number = numbers.rev().find(|&f| self.sampled.samples.frames.get(f as usize) == Some(&named));

@@ -76,7 +76,7 @@ enum Tasks {
 #[derive(Clone, Copy, Debug)]
 struct Steady {
     last: RoutineRow,
-    /// Whether the last look is kept: it is the only one.
+    /// Whether the last look is kept already: it is the first, too.
     is_kept: bool,
 }
 
@@ -280,7 +280,7 @@ impl Routines {
         self.said.left_out += seen.left_out as u64;
         self.said.torn += seen.torn as u64;
         let ts_ns = clocks::monotonic_ns();
-        let latest = 2 * self.apart.max(EVERY);
+        let latest_ns = (2 * self.apart.max(EVERY)).as_nanos() as u64;
         let mut over: Vec<Steady> = vec![];
         for task in seen.tasks {
             let stack = match self.stack_of.get(&(pid, task.places.clone())) {
@@ -296,18 +296,15 @@ impl Routines {
             };
             let routine = number_of(task.address);
             let row = RoutineRow { ts_ns, pid, routine, since_ns: 0, state: task.state, stack };
-            let before = self.steady.insert((pid, routine), Steady { last: row, is_kept: false });
-            // Nobody looked meanwhile: it may have been at something else, and at the same again.
-            let is_next = |before: &Steady| ts_ns - before.last.ts_ns <= latest.as_nanos() as u64;
+            let before = self.steady.get(&(pid, routine)).copied();
             let is_same = |before: &Steady| (before.last.state, before.last.stack) == (row.state, row.stack);
-            match before.filter(|before| is_same(before) && is_next(before)) {
-                Some(_) => {}
-                None => {
-                    over.extend(before);
-                    over.push(Steady { last: row, is_kept: false });
-                    self.steady.insert((pid, routine), Steady { last: row, is_kept: true });
-                }
+            // Where nobody looked for a while, it may have been at something else, and at the same again.
+            let goes_on = before.is_some_and(|before| is_same(&before) && ts_ns - before.last.ts_ns <= latest_ns);
+            if !goes_on {
+                over.extend(before);
+                over.push(Steady { last: row, is_kept: false });
             }
+            self.steady.insert((pid, routine), Steady { last: row, is_kept: !goes_on });
         }
         // Tasks that are gone.
         let gone = |(of, _): &(u32, u64), steady: &mut Steady| *of == pid && steady.last.ts_ns != ts_ns;
