@@ -185,7 +185,7 @@ impl Layout {
                 values => memory.word(values),
             },
             Attributes::ApartOrDictionary => match before(3)? {
-                values if values & 1 == 1 => memory.word(values + 1),
+                values if values & 1 == 1 => memory.word(values.wrapping_add(1)),
                 dictionary => of_dictionary(dictionary),
             },
             Attributes::Behind => match before(3)? {
