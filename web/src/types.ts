@@ -136,6 +136,8 @@ export type Cause = {
   inferred: boolean;
   /** Mean ns of a message: focus, reference. */
   mean_ns: [number, number];
+  /** Of a wait that another task ended: what that one did meanwhile, largest first. Empty where that is not known. */
+  meanwhile?: MeanwhilePart[];
   /** Focus messages that it hit (more of it than the reference mean). */
   messages: number;
   /** The task, function or flow that did it, with frames behind slashes. */
@@ -481,6 +483,9 @@ export type Diagnosis = {
   work?: WorkBalance | null;
 };
 
+/** What a task does while another one waits for it. */
+export type Doing = "runs" | "is-ready" | "sleeps" | "waits" | "waits-outside" | "not-known";
+
 /** Which timelines are in the page: the ids of each element `timelines-0`, `timelines-1` and so on. */
 export type Embedded = {
   /** How many of them are in focus. */
@@ -531,7 +536,7 @@ export type Fix = {
 };
 
 /** What kind a [`Frame`] is of. Its name begins the frame's name in the output. */
-export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "timer" | "parked" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
+export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "timer" | "parked" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "meanwhile" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
 
 /** NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell. */
 export type FunctionHow = "more" | "unexpected";
@@ -672,6 +677,16 @@ export type Loss = {
   clock_error_ns: number;
   /** Events lost. */
   events: number;
+};
+
+/** What was done while messages waited for it. */
+export type MeanwhilePart = {
+  /** What the other task did. */
+  doing: Doing;
+  /** In which function of the program; empty where that is not known. */
+  function: string;
+  /** Its part of the cause in the focus. */
+  share: number;
 };
 
 /** Counts of messages. */
@@ -950,6 +965,8 @@ export type Root = {
 
 /** Looks at goroutines and tasks of asyncio, from outside of the target. */
 export type Routines = {
+  /** Breakpoints where tasks of tokio run and wake; absent without any. */
+  breakpoints?: TaskBreakpoints | null;
   /** Time that it took, ns. */
   cpu_ns: number;
   /** Goroutines and tasks that were not looked at because there were too many. */
@@ -1326,6 +1343,22 @@ export type Target = {
   processes: Process[];
   /** The option that chose it, as the user gave it. */
   selector: string;
+};
+
+/** Breakpoints at which a runtime begins to run a task, and makes one ready. */
+export type TaskBreakpoints = {
+  /** What a hit takes with the recorder's program, ns: with one trap, with two; absent where that could not be measured. */
+  hit_ns?: [number, number] | null;
+  /** How often they were hit. */
+  hits: number;
+  /** Hits a second above which they are taken away. */
+  most_per_second: number;
+  /** When they were taken away because they were hit too often, CLOCK_MONOTONIC ns. */
+  off_ns?: number | null;
+  /** Places of the program that have one. */
+  places: number;
+  /** Those among them at which a hit takes two traps: an instruction that the kernel does not emulate. */
+  stepped_places: number;
 };
 
 /** A message's timeline. */

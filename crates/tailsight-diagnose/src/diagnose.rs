@@ -679,7 +679,10 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
     all.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
     all.truncate(PATHS);
     let named = |owner: usize| {
-        let frames = lifetimes.owners[owner].frames.iter().filter(|f| !matches!(f, Frame::Place { .. }));
+        let frames = lifetimes.owners[owner]
+            .frames
+            .iter()
+            .filter(|f| !matches!(f, Frame::Place { .. } | Frame::Meanwhile { .. }));
         frames.map(|frame| shown_frame(&frame.named(&lifetimes.symbols))).collect()
     };
     let path = |(name, deviation_ns, owner): (String, i64, Option<usize>)| OwnerPath {

@@ -521,7 +521,12 @@ layouts! {
     }
     /// The goroutine that a thread turns to.
     Goroutine {
-        goroutine: u64 = b, "goroutine as in FunctionBegin, or task of asyncio; 0: to none";
+        goroutine: u64 = b, "goroutine as in FunctionBegin, or task of asyncio or tokio; 0: to none";
+    }
+    /// A task that is made ready.
+    Woken {
+        goroutine: u64 = b, "the task, as in RoutineRun";
+        place: u16 = c, "where in the program that is done: a place as of SchedSwitch; 0: not known";
     }
 }
 

@@ -24,8 +24,8 @@ pub use input::RunContext;
 pub use messages::requests::Framing;
 pub use messages::requests::classes::RequestClass;
 pub use model::{
-    Context, Flow, Frame, FrameKind, Incomplete, Interrupt, LEGS, Leg, Message, NamedFrame, Owner, OwnerId, Part,
-    PathSpan, Role, Rule, Sent, SentKind, Who, Without,
+    Context, Doing, Flow, Frame, FrameKind, Incomplete, Interrupt, LEGS, Leg, Message, NamedFrame, Owner, OwnerId,
+    Part, PathSpan, Role, Rule, Sent, SentKind, Who, Without,
 };
 pub use tailsight_trace::meta::send_entry;
 

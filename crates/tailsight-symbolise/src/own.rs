@@ -1,7 +1,7 @@
 //! Which functions are the program's own, and not a library's: those that a reader of the program has written.
 //!
-//! In: the program that a process runs, the main module of a Go program, the name of a function that a runtime compiled. Out: yes or no. Of C,
-//! C++ and Rust the executable is the program; what is linked into it counts to it.
+//! In: the program that a process runs, the main module of a Go program, the name of a function that a runtime compiled. Out: yes or no. Of C
+//! and C++ the executable is the program; what is linked into it counts to it. Of Rust that holds but for crates that are known as libraries.
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,6 +26,114 @@ pub fn is_of_program_file(function: &str) -> bool {
     let Some((_, file)) = script.and_then(|rest| rest.rsplit_once(' ')) else { return false };
     file.contains('/') && !file.contains("/node_modules/") && !file.starts_with("node:")
 }
+
+/// Crates that many programs of Rust are built of: the standard library, runtimes, web servers and clients, what they are made of.
+const RUST_LIBRARIES: [&str; 78] = [
+    "actix_codec",
+    "actix_http",
+    "actix_router",
+    "actix_rt",
+    "actix_server",
+    "actix_service",
+    "actix_web",
+    "alloc",
+    "async_channel",
+    "async_executor",
+    "async_global_executor",
+    "async_io",
+    "async_std",
+    "axum",
+    "axum_core",
+    "bb8",
+    "bytes",
+    "compiler_builtins",
+    "core",
+    "crossbeam_channel",
+    "crossbeam_epoch",
+    "crossbeam_utils",
+    "dashmap",
+    "deadpool",
+    "deadpool_postgres",
+    "diesel",
+    "flume",
+    "futures_channel",
+    "futures_core",
+    "futures_executor",
+    "futures_util",
+    "h2",
+    "h3",
+    "hashbrown",
+    "http",
+    "http_body",
+    "http_body_util",
+    "httparse",
+    "hyper",
+    "hyper_util",
+    "indexmap",
+    "isahc",
+    "lock_api",
+    "memchr",
+    "mio",
+    "moka",
+    "native_tls",
+    "openssl",
+    "parking_lot",
+    "parking_lot_core",
+    "quinn",
+    "quinn_proto",
+    "r2d2",
+    "rayon",
+    "rayon_core",
+    "redis",
+    "regex_automata",
+    "reqwest",
+    "rocket",
+    "rustc_demangle",
+    "rustls",
+    "serde",
+    "serde_json",
+    "smol",
+    "socket2",
+    "sqlx_core",
+    "std",
+    "tokio",
+    "tokio_postgres",
+    "tokio_rustls",
+    "tokio_stream",
+    "tokio_util",
+    "tonic",
+    "tower",
+    "tower_http",
+    "tower_service",
+    "tracing",
+    "warp",
+];
+
+/// Whether a function of Rust is of a crate that is known as a library, by the function's demangled name.
+pub fn is_of_rust_library(function: &str) -> bool {
+    let of = |path: &str| {
+        let path = path.trim_start_matches(['<', '&', '(', '[', '*']);
+        let path = ["mut ", "const ", "dyn ", "impl "].iter().fold(path, |path, kind| path.trim_start_matches(kind));
+        path.split_once("::").map(|(name, _)| name.to_owned())
+    };
+    // `<F as axum::handler::Handler<T, S>>::call` is made for a type of the program's, whose code is in it: no crate stands there.
+    of(function).is_some_and(|name| RUST_LIBRARIES.binary_search(&name.as_str()).is_ok())
+}
+
+/// Whether rustc made a part of a program: it says so where compilers do. Namespaces of C++ may be called as crates are.
+pub fn is_rust(file: File) -> bool {
+    let read = || {
+        let cache = ReadCache::new(file);
+        let file = object::File::parse(&cache).ok()?;
+        let comment = file.section_by_name(".comment")?;
+        let said = comment.data_range(comment.address(), comment.size().min(MOST_COMMENT_BYTES)).ok()??;
+        Some(said.windows(b"rustc version".len()).any(|text| text == b"rustc version"))
+    };
+    catch_unwind(AssertUnwindSafe(read)).ok().flatten().unwrap_or(false)
+}
+
+/// Bytes of what compilers say of themselves that are read.
+const MOST_COMMENT_BYTES: u64 = 1 << 16;
 
 /// Whether a file of Python is of its library or of an installed package, and not of the program.
 pub fn is_of_python_library(file: &str) -> bool {
@@ -102,6 +210,24 @@ mod tests {
         info[15] = 0;
         assert_eq!(go_version(&info), None, "before 1.18 it is elsewhere");
         assert_eq!(go_version(b""), None);
+    }
+
+    /// tokio's loop was a function of the user's own program: "read what mio::…::Selector::select waits for".
+    #[test]
+    fn functions_of_well_known_crates_are_not_the_program_s() {
+        assert!(RUST_LIBRARIES.is_sorted());
+        assert!(is_of_rust_library("tokio::runtime::task::core::Core<T,S>::poll"));
+        assert!(is_of_rust_library(
+            "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::FnOnce<()>>::call_once"
+        ));
+        assert!(is_of_rust_library("<&mut tokio::sync::mutex::MutexGuard<T> as core::ops::drop::Drop>::drop"));
+        assert!(is_of_rust_library("core::mem::drop"));
+        assert!(!is_of_rust_library("<F as axum::handler::Handler<(M,T1,T2),S>>::call::{{closure}}"));
+        assert!(!is_of_rust_library("orders::main::{{closure}}::{{closure}}") && !is_of_rust_library("main"));
+        assert!(!is_of_rust_library("<shop::Handler as axum::handler::Handler<T, S>>::call"));
+        assert!(!is_of_rust_library("std_server::run()") && !is_of_rust_library(""));
+        let own = std::env::current_exe().unwrap();
+        assert!(is_rust(File::open(own).unwrap()) && !is_rust(File::open("/bin/ls").unwrap()));
     }
 
     #[test]

@@ -234,6 +234,29 @@ pub struct Routines {
     pub unreadable: u64,
     /// Why tasks are not read, each once.
     pub notes: Vec<String>,
+    /// Breakpoints where tasks of tokio run and wake; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breakpoints: Option<TaskBreakpoints>,
+}
+
+/// Breakpoints at which a runtime begins to run a task, and makes one ready.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TaskBreakpoints {
+    /// Places of the program that have one.
+    pub places: u64,
+    /// Those among them at which a hit takes two traps: an instruction that the kernel does not emulate.
+    pub stepped_places: u64,
+    /// How often they were hit.
+    pub hits: u64,
+    /// Hits a second above which they are taken away.
+    pub most_per_second: u64,
+    /// What a hit takes with the recorder's program, ns: with one trap, with two; absent where that could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit_ns: Option<[f64; 2]>,
+    /// When they were taken away because they were hit too often, CLOCK_MONOTONIC ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_ns: Option<u64>,
 }
 
 /// The process that recorded.

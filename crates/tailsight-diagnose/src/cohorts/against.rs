@@ -98,6 +98,9 @@ fn frame(of: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
         Frame::Peer { symbol: s } => Frame::Peer { symbol: symbol(s) },
         Frame::Function { symbol: s, kernel } => Frame::Function { symbol: symbol(s), kernel },
         Frame::Place { stack } => Frame::Place { stack: stack.saturating_add(stacks) },
+        Frame::Meanwhile { doing, stack } if stack != 0 => {
+            Frame::Meanwhile { doing, stack: stack.saturating_add(stacks) }
+        }
         // 0: not known.
         Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
         other => other,

@@ -8,6 +8,7 @@
 pub(crate) mod counted;
 mod cut;
 pub(crate) mod faults;
+mod meanwhile;
 mod naming;
 pub mod parked;
 pub mod place;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_lifetime::{Context, Doing, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
@@ -123,6 +124,8 @@ struct InMessage {
     stacks: Vec<(u32, u64)>,
     /// Stacks of sleeps, each with its ns.
     sleeps: Vec<(u32, u64)>,
+    /// What was done meanwhile that was waited for, where, and its ns.
+    meanwhile: Vec<(Doing, u32, u64)>,
 }
 
 /// A row in both cohorts, by message.
@@ -199,9 +202,14 @@ impl Search<'_> {
                         Some(&Frame::Place { stack }) => Some((stack, u64::try_from(ns).ok()?)),
                         _ => None,
                     });
+                    let meanwhile = self.profile.owner_of(slot).and_then(|owner| match owners[owner].frames.get(1) {
+                        Some(&Frame::Meanwhile { doing, stack }) => Some((doing, stack, u64::try_from(ns).ok()?)),
+                        _ => None,
+                    });
                     last(self.rows.row_of(slot), &|message| {
                         message.ns += ns as f64;
                         message.sleeps.extend(place);
+                        message.meanwhile.extend(meanwhile);
                     });
                 });
                 let message = &self.messages[id as usize];
@@ -238,12 +246,14 @@ impl Search<'_> {
     fn divide(&self, cause: &mut Cause, messages: InCohorts, function_of: &[u32]) {
         let ns = |of: &dyn Fn(&InMessage) -> f64| messages[0].iter().map(of).sum::<f64>();
         let asleep = ns(&|m| m.sleeps.iter().map(|s| s.1 as f64).sum());
+        let of_focus = messages[0].iter().flat_map(|m| m.meanwhile.iter().copied());
+        cause.meanwhile = self.meanwhile(of_focus, ns(&|m| m.ns));
         if asleep * 2.0 < ns(&|m| m.ns) || asleep == 0.0 {
             return self.divide_by(cause, &messages, function_of, false);
         }
         let placed = |m: InMessage| {
             let ns = m.sleeps.iter().map(|s| s.1 as f64).sum();
-            InMessage { ns, stacks: m.sleeps, sleeps: vec![] }
+            InMessage { ns, stacks: m.sleeps, ..InMessage::default() }
         };
         self.divide_by(cause, &messages.map(|of| of.into_iter().map(placed).collect()), function_of, true);
     }
@@ -292,6 +302,9 @@ impl Search<'_> {
             let of = if by_others { "what the application ran meanwhile" } else { "it" };
             let clause = clause(of, first, &self.options.runtimes);
             cause.clauses.functions.push(clause);
+            if !cause.meanwhile.is_empty() {
+                cause.clauses.functions.push(meanwhile::clause(&cause.meanwhile));
+            }
             cause.explanation = cause.clauses.sentence();
         }
     }
@@ -561,7 +574,7 @@ mod tests {
         let message = |ns: f64, stacks: &[u32]| InMessage {
             ns,
             stacks: stacks.iter().map(|&stack| (stack, 1)).collect(),
-            sleeps: vec![],
+            ..InMessage::default()
         };
         let focus = vec![message(400.0, &[0, 0, 0, 1]), message(100.0, &[1]), message(90.0, &[0]), message(60.0, &[])];
         let counted = Counted::new(&[focus.clone(), vec![message(10.0, &[0]), message(30.0, &[1])]], 2, &|stack| {

@@ -43,8 +43,8 @@ impl ParkedPlaces {
 
 /// Where the task waited of which this is a wait.
 fn place(owner: &Owner) -> Option<u32> {
-    match (&owner.context, &owner.frames[..]) {
-        (Context::Blocked, &[Frame::Parked, Frame::Place { stack }]) => Some(stack),
+    match (&owner.context, owner.frames.first(), owner.frames.last()) {
+        (Context::Blocked, Some(Frame::Parked), Some(&Frame::Place { stack })) => Some(stack),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tailsight_lifetime::{NamedFrame, Role};
+use tailsight_lifetime::{Doing, NamedFrame, Role};
 
 use crate::cause::names::titled;
 use crate::cause::phase::or_empty;
@@ -85,6 +85,9 @@ pub struct Cause {
     /// evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionPart>,
+    /// Of a wait that another task ended: what that one did meanwhile, largest first. Empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<MeanwhilePart>,
     /// The one call path through the first of them that most of its time was on, outermost function first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot_path: Vec<HotFrame>,
@@ -122,6 +125,17 @@ impl Clauses {
         let clauses = [&self.happened, &self.held].into_iter().chain(&self.functions);
         clauses.filter(|clause| !clause.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ")
     }
+}
+
+/// What was done while messages waited for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeanwhilePart {
+    /// What the other task did.
+    pub doing: Doing,
+    /// In which function of the program; empty where that is not known.
+    pub function: String,
+    /// Its part of the cause in the focus.
+    pub share: f64,
 }
 
 /// A function's part of a cause.
@@ -391,6 +405,7 @@ impl Cause {
             what_if: None,
             samples: None,
             functions: vec![],
+            meanwhile: vec![],
             hot_path: vec![],
             fix: vec![],
             steps: vec![],

@@ -15,7 +15,7 @@ use crate::cause::{Category, Subject};
 
 pub(crate) use causes::Clauses;
 pub use causes::{
-    Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, Root, RuntimePart, Who,
+    Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, MeanwhilePart, Root, RuntimePart, Who,
 };
 pub use fixes::{Fix, NextStep};
 

@@ -5,7 +5,7 @@
 //! lower bound.
 
 use tailsight_trace::event::{KINDS, Kind, VECTORS};
-use tailsight_trace::meta::{Hook, Traced};
+use tailsight_trace::meta::{Hook, TaskBreakpoints, Traced};
 use tailsight_trace::{Event, fields};
 
 /// Nanoseconds a run, by event.
@@ -58,6 +58,17 @@ impl HookCosts {
         self.functions = traced.functions.iter().map(|f| f.hit_ns.unwrap_or_default().map(whole)).collect();
         let switch = traced.trap_ns.map_or(0.0, |[_, stepped]| stepped) + traced.program_ns.unwrap_or(0.0);
         self.by_kind[Kind::RoutineSwitch as usize] = whole(switch);
+        self
+    }
+
+    /// And what a hit of a breakpoint at tasks takes. Nearly all are at instructions that the kernel emulates.
+    #[must_use]
+    pub fn with_breakpoints(mut self, breakpoints: Option<&TaskBreakpoints>) -> HookCosts {
+        if let Some([emulated, _]) = breakpoints.and_then(|breakpoints| breakpoints.hit_ns) {
+            let whole = emulated.round().clamp(0.0, f64::from(u16::MAX)) as u16;
+            self.by_kind[Kind::RoutineRun as usize] = whole;
+            self.by_kind[Kind::RoutineWoken as usize] = whole;
+        }
         self
     }
 

@@ -5,6 +5,7 @@ mod looks;
 pub mod merge;
 pub mod read_ahead;
 pub mod sample_clock;
+pub mod wakes;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
@@ -15,6 +16,7 @@ use tailsight_trace::tables::{SocketRow, TaskRow};
 
 use crate::input::hook_costs::HookCosts;
 use crate::input::sample_clock::SampleClock;
+use crate::input::wakes::Waker;
 use crate::messages::nic::NicClocks;
 use crate::model::{Flow, Who};
 
@@ -212,6 +214,10 @@ pub struct RunContext {
     pub samples: SampleClock,
     /// Looks at goroutines and tasks of asyncio.
     pub routines: Vec<RoutineRow>,
+    /// Who makes tasks ready, by the number of the call stack.
+    pub wakes: FxHashMap<u32, Waker>,
+    /// When breakpoints at tasks were taken away because they were hit too often.
+    pub task_runs_off_ns: Option<u64>,
     /// Where the transmit leg begins.
     pub send_entry: SendEntry,
     /// Where the names of drop reasons begin in the symbols, and how many there are.
@@ -232,6 +238,7 @@ impl RunContext {
         let cpus = cpus.min(u32::from(u16::MAX)) as u16;
         names.add_functions(run.meta.traced.as_ref(), &mut symbols);
         names.sleep_places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
+        let breakpoints = run.meta.routines.as_ref().and_then(|routines| routines.breakpoints.as_ref());
         RunContext {
             app: run.meta.target.app.clone(),
             names,
@@ -240,9 +247,11 @@ impl RunContext {
             symbols,
             cpus,
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
-            costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()),
+            costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()).with_breakpoints(breakpoints),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
             routines: looks::looks(&run.routines, &run.samples),
+            wakes: breakpoints.map_or_else(FxHashMap::default, |_| wakes::wakers(&run.samples)),
+            task_runs_off_ns: breakpoints.and_then(|breakpoints| breakpoints.off_ns),
             send_entry: run.meta.sends_from(),
             drop_reasons,
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),

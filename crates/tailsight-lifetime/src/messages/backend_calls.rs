@@ -181,6 +181,12 @@ impl Peers {
         self.working.insert(tid, Working { message, first });
     }
 
+    /// Whether a task has received a message that is not answered yet. `messages`: as found.
+    pub fn has_open(&self, routine: u64, messages: &[Message]) -> bool {
+        let message = self.of_routine.get(&routine).and_then(|&message| messages.get(message as usize));
+        message.is_some_and(|m| m.send_ns == 0)
+    }
+
     /// It did so in this goroutine.
     pub fn took_in(&mut self, routine: u64, message: u32) {
         self.of_routine.insert(routine, message);

@@ -19,6 +19,7 @@ pub mod replies;
 pub mod requests;
 pub mod routines;
 pub mod stages;
+pub mod task_runs;
 pub mod tcp;
 pub mod turns;
 pub mod udp;

@@ -15,6 +15,7 @@ use rustc_hash::FxHashMap;
 use tailsight_trace::routines::{RoutineRow, State};
 
 use super::Extra;
+use super::task_runs::{Spell, TaskRuns};
 use crate::model::Message;
 use crate::timelines::busy_periods::CALL_NS;
 use crate::timelines::threads::{State as ThreadState, Threads};
@@ -52,6 +53,10 @@ pub struct Routines {
     looks: FxHashMap<u64, Vec<RoutineRow>>,
     /// The messages that loops received.
     by_loops: ByLoops,
+    /// Runs that breakpoints told.
+    runs: TaskRuns,
+    /// From then on nothing of tasks is told any more.
+    off_ns: Option<u64>,
 }
 
 impl Routines {
@@ -65,18 +70,66 @@ impl Routines {
         Routines { looks, ..Routines::default() }
     }
 
+    /// And with runs that breakpoints tell, until `off_ns`.
+    #[must_use]
+    pub fn with_runs(self, runs: TaskRuns, off_ns: Option<u64>) -> Routines {
+        Routines { runs, off_ns, ..self }
+    }
+
+    /// A thread begins to run a task.
+    pub fn runs(&mut self, tid: u32, ts: u64, task: u64) {
+        self.saw(tid, ts, task);
+        self.runs.runs(task, ts, tid);
+    }
+
+    /// A thread makes a task ready, at this place of the program.
+    pub fn woken(&mut self, tid: u32, ts: u64, task: u64, stack: Option<u32>) {
+        let by = self.now(tid, ts).unwrap_or_default();
+        self.runs.woken(task, ts, by, stack);
+    }
+
+    /// A task asks to be made ready, at this place of the program.
+    pub fn asks(&mut self, ts: u64, task: u64, stack: Option<u32>) {
+        self.runs.asks(task, ts, stack);
+    }
+
+    /// The task for which a thread sends: that which it runs, or the one that made it run, if that has a message.
+    pub fn sends_for(&self, tid: u32, ts: u64, has_message: impl Fn(u64) -> bool) -> Option<u64> {
+        let task = self.now(tid, ts)?;
+        Some(self.runs.runs_for(task, has_message).unwrap_or(task))
+    }
+
+    fn is_off(&self, ts: u64) -> bool {
+        self.off_ns.is_some_and(|off_ns| ts >= off_ns)
+    }
+
+    /// What the task of a message did from its receive call to its reply, where breakpoints told it.
+    pub fn spells(&self, m: &Message, extra: &Extra, threads: &Threads) -> Option<Vec<Spell>> {
+        if self.runs.is_empty() {
+            return None;
+        }
+        let left = |tid: u32, ts: u64| self.left(tid, ts, threads);
+        self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left)
+    }
+
     /// A thread is in a task; 0: in none.
     pub fn saw(&mut self, tid: u32, ts: u64, routine: u64) {
         self.seen.entry(tid).or_default().push((ts, routine));
     }
 
-    /// The goroutine that a thread was last told to be in; none of other programs.
-    pub fn now(&self, tid: u32) -> Option<u64> {
+    /// The task that a thread was last told to be in; none of other programs.
+    pub fn now(&self, tid: u32, ts: u64) -> Option<u64> {
+        if self.is_off(ts) {
+            return None;
+        }
         self.seen.get(&tid)?.last().map(|&(_, routine)| routine).filter(|&routine| routine != 0)
     }
 
     /// The task that a thread was in at a call of a socket; 0: in none.
     fn at(&self, tid: u32, ts: u64) -> Option<u64> {
+        if self.is_off(ts) {
+            return None;
+        }
         let seen = self.seen.get(&tid)?;
         seen[..seen.partition_point(|&(since, _)| since <= ts)].last().map(|&(_, routine)| routine)
     }

@@ -251,11 +251,50 @@ frames! {
         /// Whether it is one of the kernel.
         kernel: bool,
     } => [Function "function" "?"], names.symbol(symbol);
+    /// What another task of the runtime did that the task of the message waited for. Names and rows are as without it.
+    Meanwhile {
+        /// What.
+        doing: Doing,
+        /// Where in the program: a call stack of the run's samples, by number, plus 1; 0: not known.
+        stack: u32,
+    } => [Meanwhile "meanwhile" "?"], Some(doing.name().to_owned());
     /// Where in the program a thread slept. It says nothing of why: names and rows are as without it.
     Place {
         /// A call stack of the run's samples, by number.
         stack: u32,
     } => [Place "place" ""], None;
+}
+
+/// What a task does while another one waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doing {
+    /// A thread runs it.
+    Runs,
+    /// It could run, and no thread runs it yet.
+    IsReady,
+    /// It sleeps until a time.
+    Sleeps,
+    /// It waits for another task.
+    Waits,
+    /// It waits for what comes by a socket, or for a thread that runs no tasks.
+    WaitsOutside,
+    /// Nothing was told of it at that time.
+    NotKnown,
+}
+
+impl Doing {
+    /// As results have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Doing::Runs => "runs",
+            Doing::IsReady => "is-ready",
+            Doing::Sleeps => "sleeps",
+            Doing::Waits => "waits",
+            Doing::WaitsOutside => "waits-outside",
+            Doing::NotKnown => "not-known",
+        }
+    }
 }
 
 impl Frame {
@@ -268,7 +307,7 @@ impl Frame {
     /// Whether it only says where in the program that was: a function of the user's that is traced, or the place of a sleep. What
     /// the time counts to does not depend on it.
     pub fn is_of_program(&self) -> bool {
-        matches!(self, Frame::Function { kernel: false, .. } | Frame::Place { .. })
+        matches!(self, Frame::Function { kernel: false, .. } | Frame::Meanwhile { .. } | Frame::Place { .. })
     }
 
     /// The frame as the output names it, e.g. `softirq:net_rx`, `sys:sendmsg`.

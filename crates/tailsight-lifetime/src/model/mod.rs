@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub use tailsight_kernel::syscalls::{NO_SYSCALL, name as syscall_name};
 use tailsight_trace::FlowKey;
 
-pub use frame::{Frame, FrameKind, Interrupt, NamedFrame};
+pub use frame::{Doing, Frame, FrameKind, Interrupt, NamedFrame};
 pub use owner::{Context, Owner, OwnerId, Part, PathSpan, Role, Who};
 pub use rule::{Rule, Without};
 

@@ -5,6 +5,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::input::Names;
+use crate::messages::task_runs::Meanwhile;
 use crate::model::{Context, Frame, Interrupt, Owner, OwnerId, Who};
 use crate::scan::Scan;
 use crate::timelines::threads::Sleep;
@@ -178,10 +179,12 @@ impl Owners {
 
     /// A wait of the message's task, at a place of the program where that is known.
     /// `for_others`: it waited for another message, which it had first.
-    pub(super) fn parked(&mut self, stack: Option<u32>, for_others: bool) -> OwnerId {
+    pub(super) fn parked(&mut self, stack: Option<u32>, for_others: bool, meanwhile: Option<Meanwhile>) -> OwnerId {
         let context = if for_others { Context::Ahead } else { Context::Blocked };
+        let did = |m: Meanwhile| Frame::Meanwhile { doing: m.doing, stack: m.stack.map_or(0, |stack| stack + 1) };
         let place = stack.map(|stack| Frame::Place { stack });
-        self.intern(Owner { context, frames: std::iter::once(Frame::Parked).chain(place).collect() })
+        let frames = std::iter::once(Frame::Parked).chain(meanwhile.map(did)).chain(place).collect();
+        self.intern(Owner { context, frames })
     }
 
     pub(super) fn unknown(&mut self) -> OwnerId {

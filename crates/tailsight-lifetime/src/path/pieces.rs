@@ -5,6 +5,7 @@
 use super::holder::{self, Held};
 use crate::messages::backend_calls::NOBODY;
 use crate::messages::routines::Parked;
+use crate::messages::task_runs::{Meanwhile, Spell, What};
 use crate::messages::{Extra, Uncommon};
 use crate::model::{Frame, Leg, Message, Role, Rule, flags};
 use crate::scan::Scan;
@@ -46,6 +47,8 @@ pub enum Piece {
         stack: Option<u32>,
         /// For another message, which the task had first.
         for_others: bool,
+        /// What the task did that it waited for.
+        meanwhile: Option<Meanwhile>,
         /// Start, ns.
         from: u64,
         /// End, ns.
@@ -240,11 +243,10 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
             };
             let mut at = from;
-            let of = scan.routines.parked(m, extra, &scan.threads);
-            let mut parked = Waits { of, next: 0, of_loop: scan.routines.is_of_loop(m) };
+            let mut task = Task::of(scan, m, extra);
             for call in scan.peers.calls(m.id) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
-                parked.pieces(scan, m, (at, begin), focus, out);
+                task.pieces(scan, m, (at, begin), focus, out);
                 let frame = Frame::Peer { symbol: call.peer };
                 out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                 at = end;
@@ -254,7 +256,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                     focus.answered = call.received.min(to);
                 }
             }
-            parked.pieces(scan, m, (at, to), focus, out);
+            task.pieces(scan, m, (at, to), focus, out);
         }
         Leg::Transmit => {
             let nic = to;
@@ -284,6 +286,44 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
     }
 }
 
+/// What is known of the task of a message.
+enum Task {
+    /// Its waits, as looks saw them; none where nobody looked, or no task is known.
+    Waits(Waits),
+    /// All that it did.
+    Spells(Vec<Spell>),
+}
+
+impl Task {
+    fn of(scan: &Scan, m: &Message, extra: &Extra) -> Task {
+        if let Some(spells) = scan.routines.spells(m, extra, &scan.threads) {
+            return Task::Spells(spells);
+        }
+        let of = scan.routines.parked(m, extra, &scan.threads);
+        Task::Waits(Waits { of, next: 0, of_loop: scan.routines.is_of_loop(m) })
+    }
+
+    /// A part of the service that is no wait for another server.
+    fn pieces(&mut self, scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+        let spells = match self {
+            Task::Waits(waits) => return waits.pieces(scan, m, (from, to), focus, out),
+            Task::Spells(spells) => spells,
+        };
+        for spell in spells.iter().filter(|spell| spell.from < to && from < spell.to) {
+            let (from, to) = (spell.from.max(from), spell.to.min(to));
+            match spell.what {
+                What::Waits { stack, meanwhile } => {
+                    out.push(Piece::Parked { stack, for_others: false, meanwhile, from, to });
+                }
+                What::Runs { tid, own_from } => {
+                    let answerer = focus.answerer.filter(|_| tid == focus.tid);
+                    thread_pieces(scan, from, to, Focus { tid, own_from, answerer, ..focus }, out);
+                }
+            }
+        }
+    }
+}
+
 /// The waits of a message's task.
 struct Waits {
     of: Vec<Parked>,
@@ -303,7 +343,8 @@ impl Waits {
             if begin < end {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
                 self.at_work(scan, m, (at, begin), Focus { tid, ..focus }, out);
-                out.push(Piece::Parked { stack: wait.stack, for_others: wait.for_others, from: begin, to: end });
+                let Parked { stack, for_others, .. } = *wait;
+                out.push(Piece::Parked { stack, for_others, meanwhile: None, from: begin, to: end });
                 at = end;
             }
             if wait.to > to {

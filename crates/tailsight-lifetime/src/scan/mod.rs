@@ -31,6 +31,7 @@ use crate::messages::requests::capture::{Captures, Open};
 use crate::messages::requests::classes::RequestClass;
 use crate::messages::routines::Routines;
 use crate::messages::stages::Received;
+use crate::messages::task_runs::TaskRuns;
 use crate::messages::turns::Turns;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
@@ -228,7 +229,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         sent_stamps: FxHashMap::default(),
         nic: NicUse::default(),
         peers: Peers::new(facts.symbols.len()),
-        routines: Routines::new(&facts.routines),
+        routines: Routines::new(&facts.routines).with_runs(TaskRuns::new(facts.wakes.clone()), facts.task_runs_off_ns),
         ready: vec![0; cores],
         asks: false,
     };
@@ -279,6 +280,15 @@ impl Scanner<'_> {
             Kind::Send => self.sent(event),
             Kind::RoutineSeen => {
                 self.routines.saw(event.tid, event.ts, fields::Goroutine::of(event).goroutine);
+            }
+            Kind::RoutineRun => self.routines.runs(event.tid, event.ts, fields::Goroutine::of(event).goroutine),
+            Kind::RoutineWoken | Kind::RoutineAsks => {
+                let woken = fields::Woken::of(event);
+                let stack = self.facts.names.place(woken.place).checked_sub(1);
+                match kind {
+                    Kind::RoutineAsks => self.routines.asks(event.ts, woken.goroutine, stack),
+                    _ => self.routines.woken(event.tid, event.ts, woken.goroutine, stack),
+                }
             }
             Kind::PeerRecv => self.peer_recv(event),
             // A handler cannot wait for a page: what faults in one is a copy that gives up, such as that of a sample's stack.

@@ -143,7 +143,7 @@ impl Scanner<'_> {
         };
         if let Some(last) = range.clone().last() {
             self.peers.took(tid, range.start..=last, event.ts);
-            if let Some(routine) = self.routines.now(tid) {
+            if let Some(routine) = self.routines.now(tid, event.ts) {
                 self.peers.took_in(routine, last);
             }
         }

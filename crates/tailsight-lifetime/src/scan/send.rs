@@ -65,7 +65,8 @@ impl Scanner<'_> {
         };
         self.outgoing.sent(key, event);
         if asks {
-            let routine = self.routines.now(tid);
+            let routine =
+                self.routines.sends_for(tid, event.ts, |task| self.peers.has_open(task, &self.found.messages));
             self.peers.sent(event, (queued_key, routine), &self.facts.sockets, &self.found.messages);
             self.connections.sent(tid, None, event.ts);
             self.asked(call, event, key, xmit.map(|(cpu, packet)| (packet.ts, cpu)));

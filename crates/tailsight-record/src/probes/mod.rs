@@ -43,6 +43,8 @@ pub struct Extras {
     pub samples: Option<u16>,
     /// Whether functions of files are traced.
     pub functions: bool,
+    /// Whether breakpoints tell which tasks run.
+    pub task_breakpoints: bool,
     /// Functions of the kernel that are traced, each with its number.
     pub kernel_functions: Vec<(usize, String)>,
 }

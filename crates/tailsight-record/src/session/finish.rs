@@ -24,7 +24,7 @@ use crate::devices;
 use crate::empty_run;
 use crate::error::Error;
 use crate::file_systems;
-use crate::probes::functions;
+use crate::probes::{functions, routines};
 use crate::procfs;
 use crate::stop::Stop;
 use crate::tables::{socket_rows, task_rows};
@@ -62,6 +62,7 @@ impl Recording<'_> {
         self.confine(Stage::Reading);
         let samples = self.describe_samples(&probes.costs);
         self.describe_traced(&probes.costs);
+        self.describe_tasks(&probes.costs);
         let tasks = self.describe_target(&probes.lost);
         self.describe_run(probes);
         self.warn();
@@ -120,7 +121,13 @@ impl Recording<'_> {
         meta.sampling = Some(named.said.clone());
         if let Some((said, _)) = &named.routines {
             meta.warnings.extend(said.notes.iter().cloned());
-            meta.routines = Some(said.clone());
+            let mut said = said.clone();
+            // What breakpoints told is known already.
+            if let Some(told) = meta.routines.take() {
+                said.versions.splice(..0, told.versions);
+                said.breakpoints = told.breakpoints;
+            }
+            meta.routines = Some(said);
         }
         Some(named)
     }
@@ -136,10 +143,22 @@ impl Recording<'_> {
         meta.traced = Some(said);
     }
 
+    /// The facts on the breakpoints at tasks.
+    fn describe_tasks(&mut self, costs: &Result<Vec<ProgramCost>, Error>) {
+        let Prepared { meta, tasks, .. } = &mut self.ready;
+        let Some(tasks) = tasks.take() else { return };
+        let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
+        let program_ns = costs.iter().find(|c| c.name == routines::PROGRAM).and_then(|c| c.ns_per_run);
+        let (said, notes) = tasks.finish(program_ns, meta.start_ns);
+        meta.warnings.extend(notes);
+        let versions = vec!["tokio".to_owned()];
+        meta.routines = Some(meta::Routines { versions, breakpoints: Some(said), ..meta::Routines::default() });
+    }
+
     /// Takes the last readings, measures the hooks and detaches them.
     fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
         let ends_ns = self.ends_ns();
-        let Prepared { meta, loaded, buffers, cpus, tracing, background, .. } = &mut self.ready;
+        let Prepared { meta, loaded, buffers, cpus, tracing, tasks, background, .. } = &mut self.ready;
         meta.end_ns = clocks::monotonic_ns().min(ends_ns);
         self.clock.rows.push(clocks::compare());
         if let Some(sampling) = &mut self.sampling {
@@ -147,6 +166,9 @@ impl Recording<'_> {
         }
         if let Some(tracing) = tracing {
             tracing.stop_counting(loaded);
+        }
+        if let Some(tasks) = tasks {
+            tasks.look(loaded);
         }
         let missed = cost::missed(loaded);
         let lost = heads(loaded).iter().take(*cpus as usize).map(|h| h.lost).collect();
@@ -171,6 +193,9 @@ impl Recording<'_> {
         }
         if let Some(tracing) = tracing {
             tracing.stop(loaded);
+        }
+        if let Some(tasks) = tasks {
+            tasks.take_away();
         }
         loaded.detach();
         Probes { missed, lost, costs, measured_events }

@@ -13,6 +13,7 @@ use tailsight_trace::meta::RunMeta;
 use tailsight_units::chain;
 
 use super::options::{Options, Payload, Progress, SampleClock, SampleRate};
+use super::routines::breakpoints::{TaskBreakpoints, TaskPlan};
 use super::sampling::usable_cpus;
 use super::target::Target;
 use super::traced::{Plan, Tracing};
@@ -47,6 +48,8 @@ pub(super) struct Prepared<'a> {
     pub(super) without_tx_stamps: Option<String>,
     /// Functions that are traced from their begin to their end.
     pub(super) tracing: Option<Tracing>,
+    /// Breakpoints at tasks of tokio.
+    pub(super) tasks: Option<TaskBreakpoints>,
     /// Where the recorder runs.
     pub(super) background: Background,
 }
@@ -84,6 +87,10 @@ impl<'a> Prepared<'a> {
         let reads = options.samples != SampleRate::Off || !options.traces.asked.is_empty();
         let mut reader = if reads { Reader::start() } else { Reader::default() };
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector), &mut reader)?;
+        let tasks = match options.samples {
+            SampleRate::Off => TaskPlan::default(),
+            _ => TaskPlan::new(&target.pids, started(&options.selector), &mut reader),
+        };
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
         let mut meta = describe::first(options, &target.app, cpus, slots);
@@ -102,6 +109,7 @@ impl<'a> Prepared<'a> {
             tx_stamps,
             samples,
             functions: plan.of_files(),
+            task_breakpoints: samples.is_some() && !tasks.is_empty(),
             kernel_functions: plan.kernel().to_vec(),
         };
         go_on(stop)?;
@@ -119,6 +127,7 @@ impl<'a> Prepared<'a> {
         go_on(stop)?;
         loaded.attach(&mut hooks)?;
         let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
+        let tasks = samples.and_then(|_| TaskBreakpoints::set(&mut loaded, tasks));
         drop(work);
         meta.settings = settings.join().unwrap_or_default();
         go_on(stop)?;
@@ -139,6 +148,7 @@ impl<'a> Prepared<'a> {
             tx_stamps,
             without_tx_stamps: without,
             tracing,
+            tasks,
             background,
             sample_clock,
             reader,

@@ -212,6 +212,9 @@ impl<'a> Recording<'a> {
             if let Some(tracing) = &mut self.ready.tracing {
                 tracing.look(&self.ready.loaded);
             }
+            if let Some(tasks) = &mut self.ready.tasks {
+                tasks.look(&self.ready.loaded);
+            }
             self.empty_buffers(now, seen, progress);
             if self.drain.failed.is_some() {
                 return;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tailsight_host::mounts::Mounts;
 use tailsight_output::input::{Links, open_regular};
+use tailsight_symbolise::functions::emulated::is_emulated;
 use tailsight_symbolise::functions::{EndsBy, Located, Traceable, Wanted};
 use tailsight_symbolise::maps::{Mapping, Maps};
 use tailsight_symbolise::reader::protocol::{About, FileId};
@@ -19,7 +20,7 @@ use crate::attachable;
 use crate::error::Error;
 use crate::loaded::Loaded;
 use crate::probes::functions::{
-    MOST_FUNCTIONS, MOST_OF_KERNEL, MOST_PLACES, Place, Tracer, TrapNs, cookie, is_emulated, trap_ns,
+    MOST_FUNCTIONS, MOST_OF_KERNEL, MOST_PLACES, PROGRAM, Place, Tracer, TrapNs, cookie, trap_ns,
 };
 
 /// The file whose functions are looked for, as the reader knows it; and its debug file.
@@ -105,7 +106,7 @@ const SHARE_OF_CORE: f64 = 0.1;
 const UNMEASURED_PER_SECOND: u32 = 20_000;
 
 /// How often a function may be called in a second. Two hits a call.
-fn limit(asked: Option<u32>, trap: Option<TrapNs>) -> u32 {
+pub(super) fn limit(asked: Option<u32>, trap: Option<TrapNs>) -> u32 {
     let affordable = |trap: TrapNs| (SHARE_OF_CORE * 1e9 / (trap.emulated + trap.stepped).max(100.0)) as u32;
     asked.unwrap_or_else(|| trap.map_or(UNMEASURED_PER_SECOND, affordable))
 }
@@ -308,14 +309,15 @@ impl Plan {
 }
 
 /// A file that holds functions.
-struct Binary {
-    path: PathBuf,
-    file: File,
-    name: String,
+pub(super) struct Binary {
+    /// As the recorder opens it.
+    pub(super) path: PathBuf,
+    pub(super) file: File,
+    pub(super) name: String,
 }
 
 /// The files that a name or path stands for: those that the target has mapped, else what is there on this host.
-fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Binary>, String> {
+pub(super) fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Binary>, String> {
     let mut found: Vec<Binary> = vec![];
     let (mut seen, mut others, mut why) = (BTreeSet::new(), BTreeSet::new(), None);
     for &pid in pids {
@@ -379,7 +381,7 @@ fn in_path(program: &str) -> Option<PathBuf> {
 }
 
 /// The first bytes of an instruction.
-fn code_at(file: &File, offset: u64) -> [u8; 2] {
+pub(super) fn code_at(file: &File, offset: u64) -> [u8; 2] {
     use std::os::unix::fs::FileExt;
     let mut code = [0; 2];
     file.read_exact_at(&mut code, offset).map_or([0; 2], |()| code)
@@ -410,14 +412,14 @@ impl Tracing {
         // Functions of the kernel need no trap.
         let none = TrapNs { emulated: 0.0, stepped: 0.0 };
         let of_files = plan.of_files();
-        let trap = if of_files { trap_ns(loaded) } else { Some(none) };
+        let trap = if of_files { trap_ns(loaded, PROGRAM) } else { Some(none) };
         let most_per_second = limit(most_per_second, trap);
         loaded.set_function_limit(most_per_second);
         let Plan { functions, places, kernel, notes } = plan;
         let mut said =
             meta::Traced { functions, most_per_second: u64::from(most_per_second), notes, ..meta::Traced::default() };
         let mut tracer = Tracer::default();
-        if of_files && let Err((function, why)) = tracer.set(loaded, &places) {
+        if of_files && let Err((function, why)) = tracer.set(loaded, PROGRAM, &places) {
             let name = function.and_then(|f| said.functions.get(f)).map_or("the program", |f| &f.name);
             said.notes.push(format!("not traced: {name}: {why}"));
             tracer.clear();
@@ -461,7 +463,7 @@ impl Tracing {
     pub(crate) fn stop(&mut self, loaded: &Loaded) {
         self.tracer.clear();
         if let Some(trap) = self.trap.filter(|trap| trap.stepped > 0.0) {
-            self.trap = trap_ns(loaded).map(|again| trap.least(again)).or(Some(trap));
+            self.trap = trap_ns(loaded, PROGRAM).map(|again| trap.least(again)).or(Some(trap));
         }
     }
 

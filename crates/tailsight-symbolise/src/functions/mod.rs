@@ -5,6 +5,7 @@
 //! function ([`ends`]), not at its return address: replacing that breaks what looks at the stack (Go, exceptions of C++ and Rust,
 //! the unwinding of samples). Where these instructions cannot be told, the return address it is, if the file throws nothing.
 
+pub mod emulated;
 pub mod ends;
 pub mod go;
 pub mod usdt;
@@ -33,6 +34,9 @@ const MOST_CODE: u64 = 1 << 20;
 pub enum Wanted {
     /// Functions of that name: raw or demangled, with or without parameters; `*` and `?` are wildcards.
     Name(String),
+    /// Functions whose path in a Rust program, as its symbols have it (`5tokio7runtime`), is one of these: all instances of them. Of each the
+    /// first place at which a breakpoint costs one trap and the first argument is in its register.
+    Rust(Vec<String>),
     /// The function that begins at that place of the file, bytes.
     Offset(u64),
     /// USDT probes of a provider: a pair of begin and end.
@@ -150,6 +154,11 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         let mut found = Located { build_id: self.elf.build_id.clone(), ..Located::default() };
         let chosen = match wanted {
             Wanted::Name(name) => named(symbols, name)?,
+            Wanted::Rust(paths) => {
+                let of = |path: &String| self.instances(symbols, path);
+                found.functions.extend(paths.iter().filter_map(of));
+                return Ok(found);
+            }
             Wanted::Offset(offset) => vec![self.at(symbols, *offset)?],
             Wanted::Probe { provider, probe } => {
                 found.functions.push(self.probe(provider, probe)?);
@@ -193,6 +202,21 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
             return Err(format!("0x{offset:x} is inside of the function that begins at 0x{start:x}"));
         }
         Ok((format!("0x{offset:x}"), Symbol { raw: String::new(), range }))
+    }
+
+    /// The instances of a function of a Rust program; none where it has none.
+    fn instances(&self, symbols: &[Symbol], path: &str) -> Option<Traceable> {
+        let of = symbols.iter().filter(|symbol| is_instance(&symbol.raw, path));
+        let place = |symbol: &Symbol| {
+            let code = self.bytes(&symbol.range).unwrap_or_default();
+            let near = if self.file.architecture() == Architecture::X86_64 { emulated::near_begin(&code) } else { 0 };
+            Some((self.offset_of(symbol.range.start)? + near, 0))
+        };
+        let mut begins: Vec<(u64, u64)> = of.filter_map(place).collect();
+        begins.sort_unstable();
+        begins.dedup();
+        let name = path.to_owned();
+        (!begins.is_empty()).then_some(Traceable { name, begins, ends: EndsBy::Instructions(vec![]) })
     }
 
     fn traceable(&self, name: &str, mut symbol: Symbol, symbols: &[Symbol]) -> Result<Traceable, String> {
@@ -322,6 +346,16 @@ fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String
     Ok(found)
 }
 
+/// Whether a symbol is of an instance of a function itself, and not of what is inside of it (closures). `path`: its parts as symbols have
+/// them, each with its length before it, in the old way of writing symbols (`_ZN5tokio…17h…E`) and in the new one (`_RINvNt…5tokio…`).
+fn is_instance(raw: &str, path: &str) -> bool {
+    let Some((before, behind)) = raw.split_once(path) else { return false };
+    match before.strip_prefix("_R") {
+        Some(kind) => kind.starts_with("INv") || kind.starts_with("Nv"),
+        None => before.starts_with("_ZN") && behind.starts_with("17h"),
+    }
+}
+
 fn clone_of(suffix: &str) -> bool {
     ["isra.", "constprop.", "llvm.", "lto_priv."].iter().any(|s| suffix.starts_with(s))
 }
@@ -381,6 +415,17 @@ mod tests {
         assert!(names("gets").unwrap_err().contains("no function"));
         assert!(names("Pars").unwrap_err().contains("it has parse"));
         assert!(named(&[], "f").unwrap_err().contains("stripped"));
+    }
+
+    #[test]
+    fn instances_of_a_function_of_rust_are_known_in_both_ways_of_writing_symbols() {
+        let is = |raw| is_instance(raw, "5tokio7runtime4task3raw4poll");
+        assert!(is("_ZN5tokio7runtime4task3raw4poll17hf0abdcbf3f9126b7E"));
+        assert!(is("_ZN5tokio7runtime4task3raw4poll17hf0abdcbf3f9126b7E.llvm.959"));
+        assert!(is("_RINvNtNtNtCs8vgO_5tokio7runtime4task3raw4pollNCNvCs1_4main4mainE"));
+        assert!(!is("_ZN5tokio7runtime4task3raw4poll28_$u7b$$u7b$closure$u7d$$u7d$17hf0abdcbf3f9126b7E"));
+        assert!(!is("_RNCINvNtNtNtCs8vgO_5tokio7runtime4task3raw4pollNCNvCs1_4main4mainE0"));
+        assert!(!is("_ZN5tokio7runtime4task3raw8schedule17hf0abdcbf3f9126b7E") && !is("poll"));
     }
 
     #[test]

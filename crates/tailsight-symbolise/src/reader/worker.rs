@@ -89,6 +89,8 @@ struct Module {
     listed: Vec<(std::ops::Range<u64>, String)>,
     /// Of a Go program the main module's path.
     go_module: Option<String>,
+    /// Whether a part of it was written in Rust.
+    is_rust: bool,
     /// Whether debug information may be looked for by what the file says of it.
     follows_links: bool,
     /// Why its debug information is not used.
@@ -333,6 +335,7 @@ fn module(offered: &mut Offered, most_bytes: u64) -> Result<Module, String> {
     // A Go program without symbols has the table by which Go itself walks stacks.
     let listed = go::functions_of(itself.reopened()?).into_iter().map(|symbol| (symbol.range, symbol.raw)).collect();
     let go_module = own::go_module_of(itself.reopened()?);
+    let is_rust = own::is_rust(itself.reopened()?);
     let links = Links::of(itself.reopened()?);
     let is_unwanted = offered.about.without_debug;
     // The library looks for what a file names in the folder of the file itself, where a pipe may wait. A copy has no folder.
@@ -351,7 +354,7 @@ fn module(offered: &mut Offered, most_bytes: u64) -> Result<Module, String> {
         })
         .filter(|_| without_debug.is_none());
     let follows_links = links.are_names && !is_unwanted && without_debug.is_none();
-    Ok(Module { elf, file: Some(file), debug, listed, go_module, follows_links, without_debug })
+    Ok(Module { elf, file: Some(file), debug, listed, go_module, is_rust, follows_links, without_debug })
 }
 
 /// What a file says of where its debug information is.
@@ -440,7 +443,9 @@ impl Module {
             }
             for frame in frames {
                 let of_go = |module: &String| own::is_of_go_module(&frame.function, module);
-                frame.own = is_program && self.go_module.as_ref().is_none_or(of_go);
+                frame.own = is_program
+                    && self.go_module.as_ref().is_none_or(of_go)
+                    && !(self.is_rust && own::is_of_rust_library(&frame.function));
                 // Without a name all places of a function are one.
                 let start = self.elf.function_start(address).filter(|_| frame.function.is_empty());
                 frame.offset = start.unwrap_or(address);

@@ -31,8 +31,8 @@ const volatile __u32 function_secret = 0; /* added to positions, so that they sa
 
 #define TENTH_NS 100000000ULL
 
-/* Whether a begin counts: the function is on and was not called too often. */
-static __always_inline bool function_begins(struct function *f)
+/* Whether a begin counts: the function is on and was not called too often. `limit`: calls in a tenth of a second. */
+static __always_inline bool function_begins(struct function *f, __u32 limit)
 {
 	__u64 now = bpf_ktime_get_ns(), window = now / TENTH_NS;
 	if (f->window != window) {
@@ -41,7 +41,7 @@ static __always_inline bool function_begins(struct function *f)
 	}
 	__u64 calls = __sync_fetch_and_add(&f->in_window, 1) + 1;
 	__sync_fetch_and_add(&f->calls, 1);
-	if (calls <= function_limit)
+	if (calls <= limit)
 		return true;
 	__sync_val_compare_and_swap(&f->off_ns, 0, now);
 	return false;
@@ -50,7 +50,7 @@ static __always_inline bool function_begins(struct function *f)
 static __always_inline int function_hit(__u64 who, __u32 index, bool end, __u16 flags, __u32 position, __u64 routine)
 {
 	struct function *f = &functions[index & COOKIE_FUNCTION];
-	if (f->off_ns || (!end && !function_begins(f)))
+	if (f->off_ns || (!end && !function_begins(f, function_limit)))
 		return 0;
 	emit_of(who, ts_pack_function(end ? TS_FUNCTION_END : TS_FUNCTION_BEGIN,
 				      (struct ts_fields_function){ .flags = flags,

@@ -102,7 +102,7 @@ pub struct Place {
     pub at_return: bool,
     /// The bits of the cookie, without the function's number.
     pub cookie: u64,
-    /// Whether a hit takes one trap, as [`is_emulated`] says.
+    /// Whether a hit takes one trap, as [`tailsight_symbolise::functions::emulated`] says.
     pub emulated: bool,
 }
 
@@ -113,12 +113,17 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Sets them all.
+    /// Sets them all. `program`: by name.
     ///
     /// # Errors
     /// What the kernel refused first: a span without its end would be wrong.
-    pub fn set(&mut self, loaded: &Loaded, places: &[Place]) -> Result<(), (Option<usize>, String)> {
-        let Some(program) = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAM) else {
+    pub fn set(
+        &mut self,
+        loaded: &Loaded,
+        program: &str,
+        places: &[Place],
+    ) -> Result<(), (Option<usize>, String)> {
+        let Some(program) = loaded.probes.object().progs_mut().find(|p| p.name() == program) else {
             return Err((None, "the program is not loaded".into()));
         };
         for place in places {
@@ -198,15 +203,15 @@ impl TrapNs {
     }
 }
 
-/// Measures it. `None` where a breakpoint cannot be set.
-pub fn trap_ns(loaded: &Loaded) -> Option<TrapNs> {
+/// Measures it with a program that is loaded. `None` where a breakpoint cannot be set.
+pub fn trap_ns(loaded: &Loaded, program: &str) -> Option<TrapNs> {
     const BATCHES: u32 = 20;
     const CALLS: u32 = 50;
     let address = tailsight_calibration as *const () as u64;
     let maps = Maps::of(std::process::id()).ok()?;
     let mapping = maps.find(address)?;
     let offset = (address - mapping.start + mapping.offset) as usize;
-    let program = loaded.probes.object().progs_mut().find(|p| p.name() == PROGRAM)?;
+    let program = loaded.probes.object().progs_mut().find(|p| p.name() == program)?;
     // The least of several, each shorter than a tick: others run on this machine.
     let batch = || {
         let began = Instant::now();
@@ -230,29 +235,9 @@ pub fn trap_ns(loaded: &Loaded) -> Option<TrapNs> {
     Some(TrapNs { emulated: with(offset)?, stepped: with(offset + ret)? })
 }
 
-/// Whether the kernel emulates this instruction (arch/x86/kernel/uprobes.c): `nop`, `push` of a register, jumps and calls to
-/// a place that they name. `code`: its first bytes.
-pub fn is_emulated(code: &[u8]) -> bool {
-    if !cfg!(target_arch = "x86_64") {
-        return false;
-    }
-    matches!(
-        *code,
-        [0x90 | 0x50..=0x57 | 0x70..=0x7f | 0xe8 | 0xe9 | 0xeb, ..] | [0x66, 0x90, ..] | [0x0f, 0x80..=0x8f, ..]
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn instructions_that_the_kernel_does_itself_are_known() {
-        if cfg!(target_arch = "x86_64") {
-            assert!(is_emulated(&[0x55]) && is_emulated(&[0x90]) && is_emulated(&[0xe9, 0, 0, 0, 0]));
-            assert!(!is_emulated(&[0xc3]) && !is_emulated(&[0xf3, 0x0f, 0x1e, 0xfa]) && !is_emulated(&[]));
-        }
-    }
 
     /// The layout of a cookie is written down twice: here and in the C.
     #[test]

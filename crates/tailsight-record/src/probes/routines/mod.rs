@@ -10,11 +10,23 @@ use crate::error::Error;
 use crate::loaded::Loaded;
 use crate::object::Opened;
 
-/// No hooks and no programs: those of the sockets ask.
+/// No hooks: those of the sockets ask. The program is of breakpoints.
 pub const PROBE: Probe = Probe { name: "routines", on_demand: Some(OnDemand { loads, prepare }), hooks: &[] };
 
-fn loads(_: &Extras, _: &str) -> bool {
-    false
+/// The program at places where tasks of runtimes begin to run, and where they are made ready.
+pub const PROGRAM: &str = "runtime_task";
+/// As in the C: what a place is.
+pub mod cookie {
+    /// A task begins to run.
+    pub const RUNS: u64 = 0;
+    /// One is made ready.
+    pub const WOKEN: u64 = 1;
+    /// One asks to be made ready.
+    pub const ASKS: u64 = 2;
+}
+
+fn loads(extras: &Extras, program: &str) -> bool {
+    extras.task_breakpoints && program == PROGRAM
 }
 
 fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {
@@ -60,6 +72,17 @@ pub fn tell(loaded: &mut Loaded, pid: u32, running: Running) -> Result<(), Error
     told.map_err(|e| Error::bpf("telling whose tasks are known", e))?;
     loaded.probes.variables_mut().routine_processes_told += 1;
     Ok(())
+}
+
+/// How often the breakpoints of tasks may be hit in a second, all together.
+pub fn limit_hits(loaded: &mut Loaded, per_second: u32) {
+    loaded.probes.variables_mut().task_hit_limit = (per_second / 10).max(1);
+}
+
+/// How often they were hit, and since when they are off because that was too often, CLOCK_MONOTONIC ns.
+pub fn hits(loaded: &Loaded) -> (u64, Option<u64>) {
+    let hits = &loaded.probes.variables().task_hits;
+    (hits.calls, Some(hits.off_ns).filter(|&off_ns| off_ns != 0))
 }
 
 /// The number that a task has in events (`routine_of` in ../functions): its address tells nobody where things are in memory.

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Which task of its runtime a thread of the target is in where it receives and sends, and where a message waits that was not answered
- * yet: a goroutine of Go, a task of asyncio.
- * hooks: none of their own; the receive and send hooks of ../socket call it
- * events: RoutineSeen
+ * yet: a goroutine of Go, a task of asyncio. Of tokio each run of a task, and who made it ready.
+ * hooks: none of their own; the receive and send hooks of ../socket call it, and of tokio breakpoints (uprobes) that mod.rs sets
+ * events: RoutineSeen, RoutineRun, RoutineWoken, RoutineAsks
  *
  * No breakpoint is needed. Go keeps the address of the running goroutine in a register (R14, on arm64 R28) from 1.17 on, also when it
  * enters the kernel. Code that is not Go's (cgo) has anything in that register; such a number meets no goroutine when the recorder reads
  * it. asyncio keeps the task that a loop runs in a dictionary (`_asyncio._current_tasks`), from which it is read: only where the thread
  * calls that received last from a client, the loop's, and while one loop runs a task. Only processes that the recorder has told of are
- * asked. */
+ * asked. tokio's tasks are in no register and in no dictionary; but it begins to run each in one function of its own, makes it ready in two
+ * others, and keeps it for what is to make it ready in a fourth: their first argument is the task. */
 
 const volatile __u32 routines_on = 0;
 
@@ -110,4 +111,40 @@ static __always_inline void note_routine(__u64 who, const struct flow *flow, enu
 		open->address = 0;
 		__sync_fetch_and_and(&open_bits[at >> 6], ~(1ULL << (at & 63)));
 	}
+}
+
+/* As functions of ../functions: how often a breakpoint is hit, and whether it is off because that was too often. */
+struct function task_hits;
+__u32 task_hit_limit; /* in a tenth of a second */
+
+#if defined(__TARGET_ARCH_arm64)
+#define TASK_ARGUMENT(regs) ((regs)->regs[0])
+#define USER_IP(regs) ((regs)->pc)
+#else
+#define TASK_ARGUMENT(regs) ((regs)->di)
+#define USER_IP(regs) ((regs)->ip)
+#endif
+
+/* The cookies of breakpoints: where a task begins to run, where one is made ready, where one asks to be made ready. mod.rs has the same. */
+#define COOKIE_RUNS 0
+#define COOKIE_WOKEN 1
+#define COOKIE_ASKS 2
+
+/* ../samples has it. */
+static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp);
+
+SEC("uprobe")
+int runtime_task(struct pt_regs *regs)
+{
+	__u64 who;
+	if (!recording || !(who = target_here()) || task_hits.off_ns || !function_begins(&task_hits, task_hit_limit))
+		return 0;
+	__u64 task = routine_of(TASK_ARGUMENT(regs)), cookie = bpf_get_attach_cookie(regs);
+	if (cookie == COOKIE_RUNS) {
+		emit_of(who, ts_routine_run(.goroutine = task));
+		return 0;
+	}
+	struct ts_fields_woken fields = { .goroutine = task, .place = sleep_place(who, USER_IP(regs), USER_SP(regs)) };
+	emit_of(who, ts_pack_woken(cookie == COOKIE_ASKS ? TS_ROUTINE_ASKS : TS_ROUTINE_WOKEN, fields));
+	return 0;
 }

@@ -6,6 +6,7 @@
 //! that went on meanwhile is dropped and counted. Where things are depends on the version of the runtime ([`tailsight_tasks`]); of another
 //! version nothing is read.
 
+pub(super) mod breakpoints;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};

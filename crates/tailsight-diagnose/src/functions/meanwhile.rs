@@ -1,0 +1,73 @@
+//! What was done meanwhile by who ended a wait: by the task that had the lock, the place or the other end of the channel.
+//!
+//! In: the owners of a cause's time in the messages in focus. Out: [`MeanwhilePart`]s, largest first, and their clause. Nothing is said of a cause
+//! of which it is known for less than a part.
+
+use std::collections::BTreeMap;
+
+use tailsight_lifetime::Doing;
+
+use super::Search;
+use crate::model::MeanwhilePart;
+
+/// What has less of a cause is not said.
+const LEAST: f64 = 0.05;
+/// How many are said.
+const MOST: usize = 3;
+
+impl Search<'_> {
+    /// The parts. `of`: what was done, its place in the program (a call stack's number plus 1, 0: not known), ns. `all_ns`: of the cause.
+    pub(super) fn meanwhile(&self, of: impl Iterator<Item = (Doing, u32, u64)>, all_ns: f64) -> Vec<MeanwhilePart> {
+        let mut by: BTreeMap<(Doing, String), u64> = BTreeMap::new();
+        for (doing, stack, ns) in of {
+            *by.entry((doing, self.own_function(stack))).or_default() += ns;
+        }
+        let mut parts: Vec<MeanwhilePart> = by
+            .into_iter()
+            .map(|((doing, function), ns)| MeanwhilePart { doing, function, share: ns as f64 / all_ns.max(1.0) })
+            .filter(|part| part.share >= LEAST)
+            .collect();
+        parts.sort_by(|a, b| b.share.total_cmp(&a.share));
+        parts.truncate(MOST);
+        if parts.iter().all(|part| part.doing == Doing::NotKnown) { vec![] } else { parts }
+    }
+
+    /// The innermost function of the program itself at a place; empty where there is none.
+    fn own_function(&self, stack: u32) -> String {
+        let Some(number) = stack.checked_sub(1) else { return String::new() };
+        let own = self.sampled.samples.stack(number).find(|frame| self.is_program_s(frame));
+        own.map_or_else(String::new, |frame| super::without_arguments(&frame.name()).to_owned())
+    }
+}
+
+/// The clause of a cause's sentence.
+pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
+    let did = |doing: Doing| match doing {
+        Doing::Runs => "ran",
+        Doing::IsReady => "was ready to run, and no thread ran it",
+        Doing::Sleeps => "slept until a time",
+        Doing::Waits => "waited for the runtime",
+        Doing::WaitsOutside => "waited for what came from outside (a socket, or a thread that runs no tasks)",
+        Doing::NotKnown => "did something that was not recorded",
+    };
+    let said = |part: &MeanwhilePart| {
+        let of = if part.function.is_empty() { String::new() } else { format!(" in {}", part.function) };
+        format!("{}{of} ({:.0} %)", did(part.doing), part.share * 100.0)
+    };
+    format!("the task that ended the wait meanwhile {}", parts.iter().map(said).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clause_says_what_was_done_where_and_for_how_much() {
+        let part = |doing, function: &str, share| MeanwhilePart { doing, function: function.into(), share };
+        let parts = [part(Doing::Sleeps, "shop::compact", 0.79), part(Doing::Runs, "", 0.2)];
+        assert_eq!(
+            clause(&parts),
+            "the task that ended the wait meanwhile slept until a time in shop::compact (79 %), ran (20 %)"
+        );
+    }
+}

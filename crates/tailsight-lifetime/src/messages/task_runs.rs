@@ -1,0 +1,398 @@
+//! Runs of tasks as breakpoints tell them: when a thread began to run a task of tokio, what the task asked to be made ready by, and who did so.
+//!
+//! In: the events RoutineRun, RoutineAsks and RoutineWoken. Out: the [`Spell`]s of a message's service: when its task ran, when it waited for
+//! another task or for a time, and what that other task did meanwhile. All times in ns.
+//!
+//! Unlike looks ([`super::routines`]) these are exact: nothing is missed, and a wait ends when its task is made ready, by the holder of the lock
+//! that gave it back or the sender into the channel. When a run ends no event tells; it has ended by the time that its thread runs another task
+//! or sleeps.
+
+use rustc_hash::FxHashMap;
+
+use crate::input::wakes::Waker;
+use crate::model::Doing;
+
+/// How many tasks a request may have gone through before it is sent: a client's connection has a task of its own.
+const MOST_TASKS: usize = 4;
+/// How many tasks in line for one lock are followed.
+const MOST_IN_LINE: u32 = 64;
+
+/// A part of the time in which a task had a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spell {
+    /// Start.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// What the task did.
+    pub what: What,
+}
+
+/// What a task does in a spell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A thread runs it from `own_from` on. Before that the thread was to run it, or what the task waited for comes by the kernel.
+    Runs {
+        /// The thread.
+        tid: u32,
+        /// When it begins to run the task.
+        own_from: u64,
+    },
+    /// It waits for another task or for a time.
+    Waits {
+        /// Where in the program it began to: a call stack of the run's samples, by number.
+        stack: Option<u32>,
+        /// What the task did meanwhile that made it ready; none where no task did.
+        meanwhile: Option<Meanwhile>,
+    },
+}
+
+/// What a task did that another one waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meanwhile {
+    /// What.
+    pub doing: Doing,
+    /// Where in the program: where it waited, or if it ran where it then made the other one ready.
+    pub stack: Option<u32>,
+}
+
+/// What happens to a task.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    Runs { ts: u64, tid: u32 },
+    Asks { ts: u64, stack: Option<u32> },
+    Woken { ts: u64, by: u64, stack: Option<u32> },
+}
+
+impl Told {
+    fn ts(&self) -> u64 {
+        match *self {
+            Told::Runs { ts, .. } | Told::Asks { ts, .. } | Told::Woken { ts, .. } => ts,
+        }
+    }
+}
+
+/// A run of a task, and the wait before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TaskRun {
+    tid: u32,
+    /// When it began.
+    from: u64,
+    /// Until then it ran at least: it asked for something.
+    ran: u64,
+    /// When its thread had turned to something else.
+    left: u64,
+    /// When and where it was made ready for this run, and by which task.
+    woken: Option<(u64, u64, Option<u32>)>,
+    /// Where it had asked for that.
+    asked: Option<u32>,
+}
+
+/// Runs and wake-ups, by task, in order of time.
+#[derive(Clone, Debug, Default)]
+pub struct TaskRuns {
+    told: FxHashMap<u64, Vec<Told>>,
+    /// Who makes tasks ready at a call stack, by its number.
+    wakers: FxHashMap<u32, Waker>,
+}
+
+impl TaskRuns {
+    /// `wakers`: who makes tasks ready at each call stack.
+    pub fn new(wakers: FxHashMap<u32, Waker>) -> TaskRuns {
+        TaskRuns { wakers, ..TaskRuns::default() }
+    }
+
+    /// Whether nothing was told.
+    pub fn is_empty(&self) -> bool {
+        self.told.is_empty()
+    }
+
+    /// A thread begins to run a task.
+    pub fn runs(&mut self, task: u64, ts: u64, tid: u32) {
+        self.told.entry(task).or_default().push(Told::Runs { ts, tid });
+    }
+
+    /// A task asks to be made ready. `stack`: where in the program.
+    pub fn asks(&mut self, task: u64, ts: u64, stack: Option<u32>) {
+        self.told.entry(task).or_default().push(Told::Asks { ts, stack });
+    }
+
+    /// A task is made ready. `by`: the task that the thread runs; 0: none. `stack`: where in the program.
+    pub fn woken(&mut self, task: u64, ts: u64, by: u64, stack: Option<u32>) {
+        self.told.entry(task).or_default().push(Told::Woken { ts, by, stack });
+    }
+
+    /// Who made a task ready at a place, on a thread that ran the task `by`.
+    fn who_woke(&self, by: u64, stack: Option<u32>) -> Waker {
+        match self.waker(stack) {
+            // A thread that runs no tasks.
+            Waker::Task if by == 0 => Waker::Outside,
+            who => who,
+        }
+    }
+
+    fn waker(&self, stack: Option<u32>) -> Waker {
+        stack.and_then(|stack| self.wakers.get(&stack)).copied().unwrap_or(Waker::Outside)
+    }
+
+    /// The task for which a task that runs now does so, as far as `has_message` knows it: itself, or the only one of those that made it ready
+    /// for this run, and so on.
+    pub fn runs_for(&self, task: u64, has_message: impl Fn(u64) -> bool) -> Option<u64> {
+        let mut task = task;
+        for _ in 0..MOST_TASKS {
+            if has_message(task) {
+                return Some(task);
+            }
+            let mut wakers: Vec<u64> = vec![];
+            let mut runs = 0;
+            for told in self.told.get(&task)?.iter().rev() {
+                match *told {
+                    Told::Runs { .. } => runs += 1,
+                    // What makes it ready while it runs is for its next run.
+                    Told::Woken { by, stack, .. } if runs == 1 && by != task && self.waker(stack) == Waker::Task => {
+                        wakers.push(by)
+                    }
+                    Told::Woken { .. } | Told::Asks { .. } => {}
+                }
+                if runs == 2 {
+                    break;
+                }
+            }
+            wakers.dedup();
+            let [waker] = wakers[..] else { return None };
+            task = waker;
+        }
+        None
+    }
+
+    /// The runs of a task between two times, the first of which began before it. `ran`: when the task ran for sure, where that is known. `left`:
+    /// when a thread that ran a task at a time had turned to something else.
+    fn runs_of(
+        &self,
+        task: u64,
+        (from, to): (u64, u64),
+        ran: Option<u64>,
+        left: &impl Fn(u32, u64) -> u64,
+    ) -> Vec<TaskRun> {
+        let told = self.told.get(&task).map_or(&[][..], Vec::as_slice);
+        let upto = told.partition_point(|told| told.ts() <= from);
+        let first = told[..upto].iter().rposition(|told| matches!(told, Told::Runs { .. }));
+        let mut runs: Vec<TaskRun> = vec![];
+        let mut woken: Option<(u64, u64, Option<u32>)> = None;
+        let mut asked: Vec<Option<u32>> = vec![];
+        for told in told[first.unwrap_or(upto)..].iter().take_while(|told| told.ts() < to) {
+            match *told {
+                // One that is ready is made ready by nobody.
+                Told::Woken { ts, by, stack } => woken = woken.or(Some((ts, by, stack))),
+                Told::Asks { ts, stack } => {
+                    asked.push(stack);
+                    if let Some(run) = runs.last_mut() {
+                        run.ran = ts;
+                    }
+                }
+                Told::Runs { ts, tid } => {
+                    // What it asked last of the kind that came: of a wait with a time limit there are two.
+                    let of = woken.map(|(.., stack)| self.waker(stack) == Waker::Timer);
+                    let is_it = |stack: &&Option<u32>| Some(self.waker(**stack) == Waker::Timer) == of;
+                    let asked_at = asked.iter().rev().find(is_it).copied().flatten();
+                    runs.push(TaskRun { tid, from: ts, ran: ts, left: 0, woken: woken.take(), asked: asked_at });
+                }
+            }
+        }
+        if let (Some(first), Some(ran)) = (runs.first_mut(), ran) {
+            first.ran = first.ran.max(ran);
+        }
+        // A sleep before it asked for what it then waited for was in the run.
+        runs.iter_mut().for_each(|run| run.left = left(run.tid, run.ran));
+        runs
+    }
+
+    /// What the task of a message did from its receive call to its reply, in order and without gap; none where that was not told.
+    pub fn spells(&self, task: u64, (from, to): (u64, u64), left: impl Fn(u32, u64) -> u64) -> Option<Vec<Spell>> {
+        let runs = self.runs_of(task, (from, to), Some(from), &left);
+        let first = runs.first().filter(|run| run.from <= from)?;
+        let mut spells = vec![];
+        let runs_until =
+            |at: u64, end: u64, tid, own_from| Spell { from: at, to: end, what: What::Runs { tid, own_from } };
+        let (mut at, mut of) = (from, (first.tid, from));
+        let mut ended = first.left;
+        for run in &runs[1..] {
+            let end = ended.clamp(at, run.from);
+            spells.push(runs_until(at, end, of.0, of.1));
+            at = end;
+            if let Some((ready, by, stack)) = run.woken
+                && ready > at
+                && let who = self.who_woke(by, stack)
+                && who != Waker::Outside
+            {
+                // Where it asked is not known where its place was not kept.
+                let mut wait = Wait { asked: run.asked.or(stack), left: &left, spells: &mut spells };
+                match who {
+                    Waker::Task => self.waits_for(by, (at, ready), stack, &mut wait, 0),
+                    _ => {
+                        let what = What::Waits { stack: wait.asked, meanwhile: None };
+                        spells.push(Spell { from: at, to: ready, what });
+                    }
+                }
+                at = ready;
+            }
+            (of, ended) = ((run.tid, run.from), run.left);
+        }
+        spells.push(runs_until(at, to, of.0, of.1));
+        spells.retain(|spell| spell.from < spell.to);
+        Some(spells)
+    }
+
+    /// A wait that a task ended: what that one did meanwhile. What it waited for itself until another one made it ready is what that one did.
+    /// `released`: where it was ended.
+    fn waits_for(
+        &self,
+        by: u64,
+        (from, to): (u64, u64),
+        released: Option<u32>,
+        wait: &mut Wait<'_, impl Fn(u32, u64) -> u64>,
+        depth: u32,
+    ) {
+        let runs = self.runs_of(by, (from, to + 1), None, wait.left);
+        let Some(first) = runs.first() else { return wait.add((from, to), Doing::NotKnown, released) };
+        let mut at = first.from.max(from);
+        wait.add((from, at), Doing::NotKnown, released);
+        for (run, next) in runs.iter().zip(&runs[1..]) {
+            let end = run.left.clamp(at, next.from);
+            wait.add((at, end), Doing::Runs, released);
+            let (ready, waker, stack) = next.woken.unwrap_or((next.from, 0, None));
+            let ready = ready.clamp(end, next.from);
+            match self.who_woke(waker, stack) {
+                Waker::Task if depth < MOST_IN_LINE => self.waits_for(waker, (end, ready), stack, wait, depth + 1),
+                Waker::Task | Waker::Runtime => wait.add((end, ready), Doing::Waits, next.asked),
+                Waker::Timer => wait.add((end, ready), Doing::Sleeps, next.asked),
+                Waker::Outside => wait.add((end, ready), Doing::WaitsOutside, next.asked),
+            }
+            wait.add((ready, next.from), Doing::IsReady, next.asked);
+            at = next.from;
+        }
+        // It runs, up to here.
+        wait.add((at, to), Doing::Runs, released);
+    }
+}
+
+/// A wait of a message's task for others.
+struct Wait<'a, Left> {
+    /// Where it began.
+    asked: Option<u32>,
+    left: &'a Left,
+    spells: &'a mut Vec<Spell>,
+}
+
+impl<Left> Wait<'_, Left> {
+    /// A part of it, and what the other task did in that.
+    fn add(&mut self, (from, to): (u64, u64), doing: Doing, stack: Option<u32>) {
+        let meanwhile = Some(Meanwhile { doing, stack });
+        self.spells.push(Spell { from, to, what: What::Waits { stack: self.asked, meanwhile } });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: u64 = 7;
+    const HOLDER: u64 = 8;
+    /// Call stacks: a socket is ready, a lock is given back, a time has come, and where each was asked for.
+    const SOCKET: u32 = 1;
+    const GIVES_BACK: u32 = 2;
+    const TIME: u32 = 3;
+    const ASKS_LOCK: u32 = 4;
+    const ASKS_TIME: u32 = 5;
+
+    fn runs() -> TaskRuns {
+        let wakers = [(SOCKET, Waker::Outside), (TIME, Waker::Timer), (ASKS_TIME, Waker::Timer)];
+        let tasks = [(GIVES_BACK, Waker::Task), (ASKS_LOCK, Waker::Task)];
+        let mut runs = TaskRuns::new(wakers.into_iter().chain(tasks).collect());
+        // The holder sleeps with the lock.
+        runs.runs(HOLDER, 50, 1);
+        runs.asks(HOLDER, 55, Some(ASKS_TIME));
+        // The task waits for the lock with a time limit.
+        runs.runs(TASK, 90, 1);
+        runs.asks(TASK, 110, Some(ASKS_LOCK));
+        runs.asks(TASK, 115, Some(ASKS_TIME));
+        runs.woken(HOLDER, 300, 0, Some(TIME));
+        runs.runs(HOLDER, 320, 2);
+        runs.woken(TASK, 500, HOLDER, Some(GIVES_BACK));
+        runs.woken(TASK, 510, 0, Some(TIME));
+        runs.runs(TASK, 600, 2);
+        runs.woken(TASK, 900, 0, Some(SOCKET));
+        runs.runs(TASK, 950, 1);
+        runs
+    }
+
+    fn left(_: u32, ts: u64) -> u64 {
+        ts + 30
+    }
+
+    #[test]
+    fn a_wait_is_what_who_ended_it_did_meanwhile() {
+        let spell = |from, to, what| Spell { from, to, what };
+        let waits = |doing, stack| {
+            let meanwhile = Some(Meanwhile { doing, stack: Some(stack) });
+            What::Waits { stack: Some(ASKS_LOCK), meanwhile }
+        };
+        assert_eq!(
+            runs().spells(TASK, (100, 1000), left).unwrap(),
+            [
+                spell(100, 145, What::Runs { tid: 1, own_from: 100 }),
+                spell(145, 300, waits(Doing::Sleeps, ASKS_TIME)),
+                spell(300, 320, waits(Doing::IsReady, ASKS_TIME)),
+                spell(320, 500, waits(Doing::Runs, GIVES_BACK)),
+                spell(500, 630, What::Runs { tid: 2, own_from: 600 }),
+                // What came by the kernel its events tell.
+                spell(630, 1000, What::Runs { tid: 1, own_from: 950 }),
+            ]
+        );
+        assert_eq!(runs().spells(TASK, (50, 1000), left), None, "no run of it was told by then");
+        assert_eq!(runs().spells(9, (100, 1000), left), None);
+    }
+
+    /// In a line for a lock the holders follow each other.
+    #[test]
+    fn who_was_in_line_before_waited_for_the_one_before_it() {
+        let (second, third) = (9, 10);
+        let mut runs = runs();
+        runs.runs(second, 95, 1);
+        runs.asks(second, 96, Some(ASKS_LOCK));
+        runs.woken(second, 700, TASK, Some(GIVES_BACK));
+        runs.runs(second, 710, 2);
+        runs.runs(third, 97, 1);
+        runs.woken(third, 800, second, Some(GIVES_BACK));
+        runs.runs(third, 810, 1);
+        let spells = runs.spells(third, (120, 900), left).unwrap();
+        let slept: Vec<(u64, u64)> = spells
+            .iter()
+            .filter(|spell| matches!(spell.what, What::Waits { meanwhile: Some(m), .. } if m.doing == Doing::Sleeps))
+            .map(|spell| (spell.from, spell.to))
+            .collect();
+        // The first holder's sleep, through the second and the third in line.
+        assert_eq!(slept, [(150, 300)]);
+        let whole: u64 = spells.iter().map(|spell| spell.to - spell.from).sum();
+        assert_eq!(whole, 780);
+        assert!(spells.windows(2).all(|two| two[0].to == two[1].from), "{spells:?}");
+    }
+
+    /// A client's connection of hyper is a task of its own: the requests that it sent were nobody's.
+    #[test]
+    fn a_task_runs_for_the_only_one_that_made_it_ready() {
+        let connection = 9;
+        let mut runs = runs();
+        runs.woken(connection, 650, TASK, Some(GIVES_BACK));
+        runs.runs(connection, 660, 1);
+        let has_message = |task| task == TASK;
+        assert_eq!(runs.runs_for(connection, has_message), Some(TASK));
+        assert_eq!(runs.runs_for(TASK, has_message), Some(TASK));
+        assert_eq!(runs.runs_for(HOLDER, has_message), None);
+        runs.woken(connection, 670, TASK, Some(GIVES_BACK));
+        runs.woken(connection, 671, HOLDER, Some(GIVES_BACK));
+        assert_eq!(runs.runs_for(connection, has_message), Some(TASK), "they are for its next run");
+        runs.runs(connection, 680, 1);
+        assert_eq!(runs.runs_for(connection, has_message), None, "for two");
+    }
+}

@@ -1,0 +1,158 @@
+//! Breakpoints that tell which task a thread runs, and who made it ready: of runtimes that are linked into the program (tokio).
+//!
+//! In: the programs of the target. Out: [`TaskPlan`], before anything is loaded; then [`TaskBreakpoints`], while the recording runs. Such a runtime
+//! keeps its tasks where only its own code finds them. But it begins to run each in one function, makes it ready in two, and keeps it for what
+//! is to make it ready in a fourth; there the task is the first argument. At most as much of a core may go to the breakpoints as to a function of `--uprobe`: beyond that they are taken away.
+
+use std::collections::BTreeSet;
+
+use tailsight_symbolise::functions::Wanted;
+use tailsight_symbolise::functions::emulated::is_emulated;
+use tailsight_symbolise::reader::Reader;
+use tailsight_symbolise::reader::protocol::{About, FileId};
+use tailsight_trace::meta;
+
+use super::super::traced::{binaries, code_at, limit};
+use crate::loaded::Loaded;
+use crate::probes::functions::{Place, Tracer, TrapNs, trap_ns};
+use crate::probes::routines::{self, PROGRAM, cookie};
+
+/// The program's file, as the reader knows it.
+const ITSELF: FileId = FileId::MAX;
+/// The functions of tokio, as symbols have them. The one that runs a task has an instance for each type of task.
+const FUNCTIONS: [(&str, u64); 4] = [
+    ("5tokio7runtime4task5waker11clone_waker", cookie::ASKS),
+    ("5tokio7runtime4task5waker11wake_by_val", cookie::WOKEN),
+    ("5tokio7runtime4task5waker11wake_by_ref", cookie::WOKEN),
+    ("5tokio7runtime4task3raw4poll", cookie::RUNS),
+];
+/// Breakpoints of a recording at most.
+const MOST: usize = 1024;
+
+/// Places for breakpoints.
+#[derive(Debug, Default)]
+pub(crate) struct TaskPlan {
+    places: Vec<Place>,
+    notes: Vec<String>,
+}
+
+impl TaskPlan {
+    /// Looks for them in the programs that these processes run, or in the one that the recording will start.
+    pub(crate) fn new(pids: &[u32], command: Option<&str>, reader: &mut Reader) -> TaskPlan {
+        let mut plan = TaskPlan::default();
+        let runs = |&pid: &u32| Some((std::fs::read_link(format!("/proc/{pid}/exe")).ok()?.to_str()?.to_owned(), pid));
+        let mut programs: Vec<(String, Vec<u32>)> = vec![];
+        let mut paths = BTreeSet::new();
+        for (path, pid) in pids.iter().filter_map(runs) {
+            if paths.insert(path.clone()) {
+                programs.push((path, vec![pid]));
+            }
+        }
+        programs.extend(command.map(|command| (command.to_owned(), vec![])));
+        for (path, pids) in programs {
+            plan.of_program(&path, &pids, command, reader);
+        }
+        if plan.places.len() > MOST {
+            plan.notes.push(format!(
+                "tasks of tokio are not followed: that takes {} breakpoints, at most {MOST} are set",
+                plan.places.len()
+            ));
+            plan.places.clear();
+        }
+        plan
+    }
+
+    fn of_program(&mut self, path: &str, pids: &[u32], command: Option<&str>, reader: &mut Reader) {
+        // What cannot be opened is said of the samples.
+        for binary in binaries(path, pids, command).unwrap_or_default() {
+            let Ok(file) = binary.file.try_clone() else { continue };
+            reader.give(ITSELF, file, None, About { is_program: true, ..About::default() });
+            let wanted = Wanted::Rust(FUNCTIONS.iter().map(|&(path, _)| path.to_owned()).collect());
+            let located = reader.functions(ITSELF, None, &wanted).unwrap_or_default();
+            reader.take_back(ITSELF);
+            // Without one of them it is no program of tokio, or of a version that is too old.
+            if located.functions.len() < FUNCTIONS.len() {
+                continue;
+            }
+            for (path, cookie) in FUNCTIONS {
+                let instances = located.functions.iter().filter(|function| function.name == path);
+                self.places.extend(instances.flat_map(|function| &function.begins).map(|&(offset, _)| Place {
+                    function: None,
+                    file: binary.path.clone(),
+                    offset,
+                    semaphore: 0,
+                    at_return: false,
+                    cookie,
+                    emulated: is_emulated(&code_at(&binary.file, offset)),
+                }));
+            }
+        }
+    }
+
+    /// Whether there is nothing to set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+}
+
+/// Breakpoints that are set.
+pub(crate) struct TaskBreakpoints {
+    tracer: Tracer,
+    said: meta::TaskBreakpoints,
+    trap: Option<TrapNs>,
+    notes: Vec<String>,
+}
+
+impl TaskBreakpoints {
+    /// Sets them. What the kernel refuses is noted; the recording goes on.
+    pub(crate) fn set(loaded: &mut Loaded, plan: TaskPlan) -> Option<TaskBreakpoints> {
+        let TaskPlan { places, mut notes } = plan;
+        if places.is_empty() && notes.is_empty() {
+            return None;
+        }
+        let trap = if places.is_empty() { None } else { trap_ns(loaded, PROGRAM) };
+        let most_per_second = limit(None, trap);
+        routines::limit_hits(loaded, most_per_second);
+        let mut tracer = Tracer::default();
+        if let Err((_, why)) = tracer.set(loaded, PROGRAM, &places) {
+            notes.push(format!("tasks of tokio are not followed: {why}"));
+            tracer.clear();
+        }
+        let said = meta::TaskBreakpoints {
+            places: if notes.is_empty() { places.len() as u64 } else { 0 },
+            stepped_places: places.iter().filter(|place| !place.emulated).count() as u64,
+            most_per_second: u64::from(most_per_second),
+            ..meta::TaskBreakpoints::default()
+        };
+        Some(TaskBreakpoints { tracer, said, trap, notes })
+    }
+
+    /// Takes those away that are off because they were hit too often: until then each hit takes the trap.
+    pub(crate) fn look(&mut self, loaded: &Loaded) {
+        let (hits, off_ns) = routines::hits(loaded);
+        self.said.hits = hits;
+        if off_ns.is_some() && self.said.off_ns.is_none() {
+            self.said.off_ns = off_ns;
+            self.tracer.clear();
+        }
+    }
+
+    /// Takes all away: the recording is over.
+    pub(crate) fn take_away(&mut self) {
+        self.tracer.clear();
+    }
+
+    /// What run.json says. `program_ns`: the program's cost, as measured.
+    pub(crate) fn finish(mut self, program_ns: Option<f64>, start_ns: u64) -> (meta::TaskBreakpoints, Vec<String>) {
+        let hit_ns = |trap: TrapNs| [trap.emulated, trap.stepped].map(|ns| ns + program_ns.unwrap_or_default());
+        self.said.hit_ns = self.trap.map(hit_ns);
+        if let Some(off_ns) = self.said.off_ns {
+            let after = off_ns.saturating_sub(start_ns) as f64 / 1e9;
+            self.notes.push(format!(
+                "tasks of tokio are followed for the first {after:.1} s only: they ran and woke more than {} times a second",
+                self.said.most_per_second
+            ));
+        }
+        (self.said, self.notes)
+    }
+}
