@@ -147,6 +147,9 @@ pub struct Record {
     /// on this machine, at most 1997, less where there are more than 8 cores]
     #[arg(long, value_name = "RATE|off", value_parser = sample_rate, default_value = "usual", hide_default_value = true, help_heading = "What is recorded")]
     pub sample: SampleRate,
+    /// Do not follow the tasks of runtimes (goroutines, asyncio, tokio): no looks at them, no breakpoints
+    #[arg(long, help_heading = "What is recorded")]
+    pub no_tasks: bool,
     /// Trace each call of a function of the server: BIN is a program or library (its path, or the name of one that the server has
     /// mapped), FUNC a name as it is in the source or in the symbol table (wildcards: * and ?), or 0xOFFSET in the file; repeatable
     #[arg(long, value_name = "BIN:FUNC", value_parser = Asked::uprobe, help_heading = "What is recorded")]

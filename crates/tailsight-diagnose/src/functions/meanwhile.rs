@@ -6,10 +6,18 @@
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::Doing;
+use tailsight_trace::samples::FrameRow;
 
 use super::Search;
 use crate::model::MeanwhilePart;
 
+/// The functions of tokio that run tasks.
+const RUN_TASKS: [&str; 4] = [
+    "tokio::runtime::task::core::",
+    "tokio::runtime::task::harness::",
+    "tokio::runtime::task::raw::",
+    "tokio::runtime::scheduler::",
+];
 /// What has less of a cause is not said.
 const LEAST: f64 = 0.05;
 /// How many are said.
@@ -32,10 +40,13 @@ impl Search<'_> {
         if parts.iter().all(|part| part.doing == Doing::NotKnown) { vec![] } else { parts }
     }
 
-    /// The innermost function of the program itself at a place; empty where there is none.
+    /// The innermost function of the program itself that a task was in at a place; empty where it was in none.
     fn own_function(&self, stack: u32) -> String {
         let Some(number) = stack.checked_sub(1) else { return String::new() };
-        let own = self.sampled.samples.stack(number).find(|frame| self.is_program_s(frame));
+        // What called those that run tasks is no task's.
+        let runs_tasks = |frame: &&FrameRow| RUN_TASKS.iter().any(|path| frame.function.contains(path));
+        let of_task = self.sampled.samples.stack(number).take_while(|frame| !runs_tasks(frame));
+        let own = of_task.into_iter().find(|frame| self.is_program_s(frame));
         own.map_or_else(String::new, |frame| super::without_arguments(&frame.name()).to_owned())
     }
 }

@@ -177,6 +177,11 @@ impl Names {
         self.functions.get(number as usize).copied().unwrap_or(0)
     }
 
+    /// Says which call stack of the samples, plus 1, each place of the program has, by its number less 1.
+    pub fn add_places(&mut self, places: Vec<u32>) {
+        self.sleep_places = places;
+    }
+
     /// The call stack of a place that a thread slept at, plus 1; 0 when it is not known.
     pub fn place(&self, number: u16) -> u32 {
         let known = |at: usize| self.sleep_places.get(at).copied();
@@ -237,7 +242,7 @@ impl RunContext {
         symbols.extend_from_slice(&run.meta.drop_reasons);
         let cpus = cpus.min(u32::from(u16::MAX)) as u16;
         names.add_functions(run.meta.traced.as_ref(), &mut symbols);
-        names.sleep_places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
+        names.add_places(run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone()));
         let breakpoints = run.meta.routines.as_ref().and_then(|routines| routines.breakpoints.as_ref());
         RunContext {
             app: run.meta.target.app.clone(),

@@ -1,9 +1,10 @@
-//! Goroutines that wait while their threads do other things, on streams that are written by hand. In: in which goroutine a thread received
+//! Tasks that wait while their threads do other things, on streams that are written by hand. In: in which task a thread received
 //! and sent, looks from outside. Out: paths of messages, and whose call to another server it was.
 
 use proptest::prelude::*;
 use tailsight_lifetime::input::Names;
-use tailsight_lifetime::{Analysis, Frame, Leg, RunContext};
+use tailsight_lifetime::input::wakes::Waker;
+use tailsight_lifetime::{Analysis, Doing, Frame, Leg, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::routines::{RoutineRow, State};
@@ -259,6 +260,74 @@ fn a_request_is_for_the_message_that_its_task_answers() {
     assert_eq!((waits(1_000_000), waits(1_000_100)), (vec![(1_100_010, 5_999_000)], vec![(1_100_110, 1_999_000)]));
 }
 
+/// Places of the program: where a task asks for a lock, where another one gives it back, where a socket is ready.
+const ASKS: u64 = 1;
+const GIVES_BACK: u64 = 2;
+const READY: u64 = 3;
+
+/// What breakpoints told of tasks of tokio, beside [`facts`].
+fn tokio_facts() -> RunContext {
+    let mut facts = facts(&[]);
+    facts.names.add_places(vec![11, 12, 13]);
+    facts.wakes = [(10, Waker::Task), (11, Waker::Task), (12, Waker::Outside)].into_iter().collect();
+    facts
+}
+
+fn runs(ts: u64, tid: u32, task: u64) -> Event {
+    event(ts, Kind::RoutineRun, 0, tid, [0, task, 0])
+}
+
+fn woken(ts: u64, tid: u32, task: u64, place: u64) -> Event {
+    event(ts, Kind::RoutineWoken, 0, tid, [0, task, place])
+}
+
+fn asks(ts: u64, tid: u32, task: u64, place: u64) -> Event {
+    event(ts, Kind::RoutineAsks, 0, tid, [0, task, place])
+}
+
+/// A job of the program's own has a lock and computes on the second thread; the client's task waits for it on the first one.
+fn behind_a_job() -> Vec<Vec<Event>> {
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        runs(999_900, FIRST, OF_A),
+        recv(1_000_000, A, FIRST),
+        asks(1_100_000, FIRST, OF_A, ASKS),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(6_010_000, 0, FIRST, 0),
+        runs(6_020_000, FIRST, OF_A),
+        send(6_100_000, A, FIRST),
+        switch(6_200_000, FIRST, 0, EPOLL),
+    ];
+    let wakes_first = event(6_000_100, Kind::SchedWaking, 0, SECOND, [u64::from(FIRST), u64::from(FIRST), 0]);
+    let second = vec![
+        switch(5, 0, SECOND, 0),
+        runs(900_000, SECOND, JOB),
+        woken(6_000_000, SECOND, OF_A, GIVES_BACK),
+        wakes_first,
+        switch(6_300_000, SECOND, 0, FUTEX),
+    ];
+    vec![first, second, request(20, A).to_vec()]
+}
+
+/// A task that waited for a lock was its thread's sleep in epoll_wait; who had the lock was not asked.
+#[test]
+fn a_task_that_waits_for_a_lock_waits_for_what_its_holder_does() {
+    let analysis = analysed(tokio_facts(), behind_a_job());
+    let service = [
+        (1_000_000, 1_200_000, "own"),
+        (1_200_000, 6_000_000, "blocked/parked"),
+        // It is ready; its thread is woken a moment later.
+        (6_000_000, 6_000_100, "own"),
+        (6_000_100, 6_010_000, "idle/wake-pending"),
+        (6_010_000, 6_100_000, "own"),
+    ];
+    assert_eq!(path(&analysis, 1_000_000, Leg::Service), is(&service));
+    let parked =
+        analysis.lifetimes.owners.iter().find(|owner| owner.frames.contains(&Frame::Parked)).expect("its wait");
+    let meanwhile = Frame::Meanwhile { doing: Doing::Runs, stack: 12 };
+    assert_eq!(parked.frames, [Frame::Parked, meanwhile, Frame::Place { stack: 10 }]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
@@ -275,6 +344,28 @@ proptest! {
         let analysis = analysed(facts(&looks), moved());
         for (from, to) in parked(&analysis) {
             prop_assert!(1_000_000 <= from && from < to && to <= 8_300_000);
+        }
+    }
+
+    /// Whatever breakpoints told of tasks: every nanosecond has one owner, which `analysed` checks, and no wait is outside of the service.
+    #[test]
+    fn any_runs_of_tasks_leave_an_exact_partition(
+        told in prop::collection::vec((0u64..7_000_000, 0u8..3, 0usize..3, 0u64..4, any::<bool>()), 0..24),
+    ) {
+        let mut streams = behind_a_job();
+        for (ts, kind, task, place, on_second) in told {
+            let (task, tid) = ([OF_A, OF_B, JOB][task], if on_second { SECOND } else { FIRST });
+            let event = match kind {
+                0 => runs(ts, tid, task),
+                1 => asks(ts, tid, task, place),
+                _ => woken(ts, tid, task, place.min(READY)),
+            };
+            streams[usize::from(on_second)].push(event);
+        }
+        streams.iter_mut().for_each(|stream| stream.sort_by_key(|event| event.ts));
+        let analysis = analysed(tokio_facts(), streams);
+        for (from, to) in parked(&analysis) {
+            prop_assert!(1_000_000 <= from && from < to && to <= 6_100_000);
         }
     }
 }

@@ -34,6 +34,8 @@ pub struct Options {
     pub tx_stamps: TxStamps,
     /// Samples of what the target's threads run.
     pub samples: SampleRate,
+    /// Whether tasks of runtimes are followed (goroutines, asyncio, tokio). Only with samples.
+    pub tasks: bool,
     /// Drop, permanently, the rights that the rest of the recording does not need: for a program that ends with it.
     pub confine: bool,
     /// This process leads a session that holds nothing but the recording: the session gives way to others.

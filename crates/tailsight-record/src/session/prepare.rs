@@ -89,6 +89,7 @@ impl<'a> Prepared<'a> {
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector), &mut reader)?;
         let tasks = match options.samples {
             SampleRate::Off => TaskPlan::default(),
+            _ if !options.tasks => TaskPlan::default(),
             _ => TaskPlan::new(&target.pids, started(&options.selector), &mut reader),
         };
         let cpus = possible_cpus();

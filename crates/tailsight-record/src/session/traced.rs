@@ -101,12 +101,12 @@ pub struct Traces {
 }
 
 /// The part of a core that a function may take, unless the user limits its calls.
-const SHARE_OF_CORE: f64 = 0.1;
+pub(super) const SHARE_OF_CORE: f64 = 0.1;
 /// Calls a second, where the cost of one could not be measured.
-const UNMEASURED_PER_SECOND: u32 = 20_000;
+pub(super) const UNMEASURED_PER_SECOND: u32 = 20_000;
 
 /// How often a function may be called in a second. Two hits a call.
-pub(super) fn limit(asked: Option<u32>, trap: Option<TrapNs>) -> u32 {
+fn limit(asked: Option<u32>, trap: Option<TrapNs>) -> u32 {
     let affordable = |trap: TrapNs| (SHARE_OF_CORE * 1e9 / (trap.emulated + trap.stepped).max(100.0)) as u32;
     asked.unwrap_or_else(|| trap.map_or(UNMEASURED_PER_SECOND, affordable))
 }

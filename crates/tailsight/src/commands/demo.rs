@@ -77,6 +77,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
         // This process goes on after the recording.
+        tasks: true,
         confine: false,
         own_session: false,
         version: env!("CARGO_PKG_VERSION").into(),

@@ -49,6 +49,7 @@ fn record(args: &Record, out: &std::path::Path, own_session: bool) -> anyhow::Re
         payload: payload(args),
         tx_stamps: if args.nic_tx_stamps { TxStamps::Nic } else { TxStamps::Off },
         samples: args.sample,
+        tasks: !args.no_tasks,
         confine: true,
         own_session,
         traces: Traces { asked: asked(args), most_per_second: args.function_limit },

@@ -30,6 +30,7 @@ mod shared_live;
 mod silent_file_system;
 mod support;
 mod symbols_live;
+mod tokio_live;
 mod torture;
 mod view_pages;
 mod waits_live;

@@ -71,6 +71,7 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         tx_stamps: TxStamps::Driver,
         traces: tailsight_record::Traces::default(),
         samples: tailsight_record::SampleRate::Usual,
+        tasks: false,
         confine: false,
         own_session: false,
         version: "test".into(),

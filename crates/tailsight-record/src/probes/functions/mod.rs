@@ -117,12 +117,7 @@ impl Tracer {
     ///
     /// # Errors
     /// What the kernel refused first: a span without its end would be wrong.
-    pub fn set(
-        &mut self,
-        loaded: &Loaded,
-        program: &str,
-        places: &[Place],
-    ) -> Result<(), (Option<usize>, String)> {
+    pub fn set(&mut self, loaded: &Loaded, program: &str, places: &[Place]) -> Result<(), (Option<usize>, String)> {
         let Some(program) = loaded.probes.object().progs_mut().find(|p| p.name() == program) else {
             return Err((None, "the program is not loaded".into()));
         };

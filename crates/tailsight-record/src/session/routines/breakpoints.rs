@@ -12,7 +12,7 @@ use tailsight_symbolise::reader::Reader;
 use tailsight_symbolise::reader::protocol::{About, FileId};
 use tailsight_trace::meta;
 
-use super::super::traced::{binaries, code_at, limit};
+use super::super::traced::{SHARE_OF_CORE, UNMEASURED_PER_SECOND, binaries, code_at};
 use crate::loaded::Loaded;
 use crate::probes::functions::{Place, Tracer, TrapNs, trap_ns};
 use crate::probes::routines::{self, PROGRAM, cookie};
@@ -95,6 +95,13 @@ impl TaskPlan {
     }
 }
 
+/// How often they may be hit in a second, all together.
+fn limit(places: &[Place], trap: Option<TrapNs>) -> u32 {
+    let Some(trap) = trap else { return UNMEASURED_PER_SECOND };
+    let hit_ns = if places.iter().all(|place| place.emulated) { trap.emulated } else { trap.stepped };
+    (SHARE_OF_CORE * 1e9 / hit_ns.max(100.0)) as u32
+}
+
 /// Breakpoints that are set.
 pub(crate) struct TaskBreakpoints {
     tracer: Tracer,
@@ -111,7 +118,7 @@ impl TaskBreakpoints {
             return None;
         }
         let trap = if places.is_empty() { None } else { trap_ns(loaded, PROGRAM) };
-        let most_per_second = limit(None, trap);
+        let most_per_second = limit(&places, trap);
         routines::limit_hits(loaded, most_per_second);
         let mut tracer = Tracer::default();
         if let Err((_, why)) = tracer.set(loaded, PROGRAM, &places) {

@@ -84,6 +84,7 @@ struct Steady {
 /// Looks at the tasks of a target.
 #[derive(Default)]
 pub(super) struct Routines {
+    is_off: bool,
     /// Processes that were asked for.
     processes: BTreeMap<u32, Tasks>,
     looks: Vec<Look>,
@@ -107,8 +108,16 @@ pub(super) struct Routines {
 }
 
 impl Routines {
+    /// That looks at nothing.
+    pub(super) fn off() -> Routines {
+        Routines { is_off: true, ..Routines::default() }
+    }
+
     /// Takes in processes of the target that were not known yet.
     pub(super) fn meet(&mut self, loaded: &mut Loaded, pids: &[u32], stacks: &mut Stacks) {
+        if self.is_off {
+            return;
+        }
         for &pid in pids {
             let tasks = match self.processes.get(&pid) {
                 None => match self.go(pid, stacks) {
