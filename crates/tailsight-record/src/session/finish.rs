@@ -148,7 +148,9 @@ impl Recording<'_> {
         let Prepared { meta, tasks, .. } = &mut self.ready;
         let Some(tasks) = tasks.take() else { return };
         let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
-        let program_ns = costs.iter().find(|c| c.name == routines::PROGRAM).and_then(|c| c.ns_per_run);
+        let mut of_tasks =
+            costs.iter().filter(|c| [routines::PROGRAM, routines::PROGRAM_OF_MANY].contains(&c.name.as_str()));
+        let program_ns = of_tasks.find_map(|c| c.ns_per_run);
         let (said, notes) = tasks.finish(program_ns, meta.start_ns);
         meta.warnings.extend(notes);
         let versions = vec!["tokio".to_owned()];

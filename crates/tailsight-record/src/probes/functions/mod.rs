@@ -4,10 +4,14 @@
 //! [`Tracer`], which keeps the breakpoints until it is dropped, and removes those of a function that was switched off
 //! because it was called too often. Without places nothing of this is loaded.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::ffi::{CString, c_ulong};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 use std::time::Instant;
 
-use libbpf_rs::{Link, OpenProgramMut, UprobeOpts};
+use libbpf_rs::{AsRawLibbpf, Link, OpenProgramMut, UprobeOpts, libbpf_sys};
 use tailsight_symbolise::maps::Maps;
 
 use super::{Extras, OnDemand, Probe};
@@ -134,6 +138,47 @@ impl Tracer {
             let link = link.map_err(|e| (place.function, format!("setting a breakpoint failed: {e:#}")))?;
             self.links.push((place.function, link));
         }
+        Ok(())
+    }
+
+    /// Sets all breakpoints of each file at once, where the kernel can.
+    ///
+    /// # Errors
+    /// Where it cannot. None is set then.
+    pub fn set_many(&mut self, loaded: &Loaded, program: &str, places: &[Place]) -> Result<(), String> {
+        let Some(program) = loaded.probes.object().progs_mut().find(|p| p.name() == program) else {
+            return Err("the program is not loaded".into());
+        };
+        let mut by_file: BTreeMap<&Path, Vec<&Place>> = BTreeMap::new();
+        places.iter().for_each(|place| by_file.entry(&place.file).or_default().push(place));
+        let mut links = vec![];
+        for (file, places) in by_file {
+            let offsets: Vec<c_ulong> = places.iter().map(|place| place.offset as c_ulong).collect();
+            let cookies: Vec<u64> = places.iter().map(|place| place.cookie).collect();
+            let options = libbpf_sys::bpf_uprobe_multi_opts {
+                sz: size_of::<libbpf_sys::bpf_uprobe_multi_opts>() as libbpf_sys::size_t,
+                offsets: offsets.as_ptr(),
+                cookies: cookies.as_ptr(),
+                cnt: places.len() as libbpf_sys::size_t,
+                ..Default::default()
+            };
+            let path = CString::new(file.as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+            // For every process that runs the file, as one by one.
+            // SAFETY: the program is loaded, and the arrays live until the call returns.
+            let link = unsafe {
+                libbpf_sys::bpf_program__attach_uprobe_multi(
+                    program.as_libbpf_object().as_ptr(),
+                    -1,
+                    path.as_ptr(),
+                    std::ptr::null(),
+                    &raw const options,
+                )
+            };
+            let failed = || format!("setting breakpoints failed: {}", std::io::Error::last_os_error());
+            // SAFETY: libbpf made it, and nobody else has it.
+            links.push((None, unsafe { Link::from_ptr(NonNull::new(link).ok_or_else(failed)?) }));
+        }
+        self.links.extend(links);
         Ok(())
     }
 

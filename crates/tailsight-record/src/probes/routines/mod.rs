@@ -15,6 +15,8 @@ pub const PROBE: Probe = Probe { name: "routines", on_demand: Some(OnDemand { lo
 
 /// The program at places where tasks of runtimes begin to run, and where they are made ready.
 pub const PROGRAM: &str = "runtime_task";
+/// The same where the kernel sets all breakpoints of a file at once.
+pub const PROGRAM_OF_MANY: &str = "runtime_tasks";
 /// As in the C: what a place is.
 pub mod cookie {
     /// A task begins to run.
@@ -26,7 +28,14 @@ pub mod cookie {
 }
 
 fn loads(extras: &Extras, program: &str) -> bool {
-    extras.task_breakpoints && program == PROGRAM
+    extras.task_breakpoints && (program == PROGRAM || (program == PROGRAM_OF_MANY && sets_many()))
+}
+
+/// Whether the kernel sets many breakpoints at once: Linux 6.6.
+fn sets_many() -> bool {
+    let release = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
+    let mut parts = release.as_deref().unwrap_or_default().split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    (parts.next(), parts.next()) >= (Some(6), Some(6))
 }
 
 fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {

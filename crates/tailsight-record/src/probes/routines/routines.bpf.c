@@ -133,8 +133,7 @@ __u32 task_hit_limit; /* in a tenth of a second */
 /* ../samples has it. */
 static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp);
 
-SEC("uprobe")
-int runtime_task(struct pt_regs *regs)
+static __always_inline int task_hit(struct pt_regs *regs)
 {
 	__u64 who;
 	if (!recording || !(who = target_here()) || task_hits.off_ns || !function_begins(&task_hits, task_hit_limit))
@@ -147,4 +146,17 @@ int runtime_task(struct pt_regs *regs)
 	struct ts_fields_woken fields = { .goroutine = task, .place = sleep_place(who, USER_IP(regs), USER_SP(regs)) };
 	emit_of(who, ts_pack_woken(cookie == COOKIE_ASKS ? TS_ROUTINE_ASKS : TS_ROUTINE_WOKEN, fields));
 	return 0;
+}
+
+SEC("uprobe")
+int runtime_task(struct pt_regs *regs)
+{
+	return task_hit(regs);
+}
+
+/* The same for kernels from 6.6 on, which set and take away all breakpoints of a file at once: one by one each takes a tenth of a second. */
+SEC("uprobe.multi")
+int runtime_tasks(struct pt_regs *regs)
+{
+	return task_hit(regs);
 }

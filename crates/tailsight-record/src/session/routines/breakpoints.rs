@@ -15,7 +15,7 @@ use tailsight_trace::meta;
 use super::super::traced::{SHARE_OF_CORE, UNMEASURED_PER_SECOND, binaries, code_at};
 use crate::loaded::Loaded;
 use crate::probes::functions::{Place, Tracer, TrapNs, trap_ns};
-use crate::probes::routines::{self, PROGRAM, cookie};
+use crate::probes::routines::{self, PROGRAM, PROGRAM_OF_MANY, cookie};
 
 /// The program's file, as the reader knows it.
 const ITSELF: FileId = FileId::MAX;
@@ -121,7 +121,10 @@ impl TaskBreakpoints {
         let most_per_second = limit(&places, trap);
         routines::limit_hits(loaded, most_per_second);
         let mut tracer = Tracer::default();
-        if let Err((_, why)) = tracer.set(loaded, PROGRAM, &places) {
+        // Older kernels set them one by one.
+        if tracer.set_many(loaded, PROGRAM_OF_MANY, &places).is_err()
+            && let Err((_, why)) = tracer.set(loaded, PROGRAM, &places)
+        {
             notes.push(format!("tasks of tokio are not followed: {why}"));
             tracer.clear();
         }
