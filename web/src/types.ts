@@ -484,7 +484,7 @@ export type Diagnosis = {
 };
 
 /** What a task does while another one waits for it. */
-export type Doing = "runs" | "is-ready" | "sleeps" | "waits" | "waits-outside" | "not-known";
+export type Doing = "runs" | "has-no-core" | "sleeps-in-call" | "is-ready" | "sleeps" | "waits" | "waits-outside" | "not-known";
 
 /** Which timelines are in the page: the ids of each element `timelines-0`, `timelines-1` and so on. */
 export type Embedded = {
@@ -536,7 +536,7 @@ export type Fix = {
 };
 
 /** What kind a [`Frame`] is of. Its name begins the frame's name in the output. */
-export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "timer" | "parked" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "meanwhile" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
+export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "timer" | "parked" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "meanwhile" | "made-ready" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
 
 /** NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell. */
 export type FunctionHow = "more" | "unexpected";

@@ -4,7 +4,7 @@ use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Message, OwnerId, PathPart, PathSpan, Role, Rule};
+use tailsight_lifetime::{Context, Leg, Lifetimes, Message, OwnerId, PathPart, PathSpan, Role, Rule};
 use tailsight_trace::samples::Samples;
 
 use crate::advice::sentences::{OwnerPath, is_received};
@@ -679,10 +679,7 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
     all.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
     all.truncate(PATHS);
     let named = |owner: usize| {
-        let frames = lifetimes.owners[owner]
-            .frames
-            .iter()
-            .filter(|f| !matches!(f, Frame::Place { .. } | Frame::Meanwhile { .. }));
+        let frames = lifetimes.owners[owner].frames.iter().filter(|f| !f.is_place());
         frames.map(|frame| shown_frame(&frame.named(&lifetimes.symbols))).collect()
     };
     let path = |(name, deviation_ns, owner): (String, i64, Option<usize>)| OwnerPath {

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use object::read::ReadCache;
 use object::{Object, ObjectSection};
+use tailsight_trace::samples::FrameRow;
 
 /// Whether a Go function is of the main module: of package `main`, or of a package below the module's path. `module` is empty where the
 /// program was built without a module.
@@ -120,6 +121,20 @@ pub fn is_of_rust_library(function: &str) -> bool {
     of(function).is_some_and(|name| RUST_LIBRARIES.binary_search(&name.as_str()).is_ok())
 }
 
+/// Gives the frames of a place in a program of Rust names with their paths. Debug information of lines alone has names without a path
+/// (`poll`, `{async_fn#0}`): the function itself has its whole name in the symbols, and of what was put into it only the program's own
+/// functions are kept. `symbols`: the frames of the same place by the symbols.
+pub fn with_paths(frames: &mut Vec<FrameRow>, symbols: &[FrameRow]) {
+    let has_path = |name: &str| name.starts_with('<') || name.split('<').next().is_some_and(|name| name.contains("::"));
+    if let (Some(function), Some(symbol)) = (frames.last_mut(), symbols.last())
+        && !has_path(&function.function)
+        && !symbol.function.is_empty()
+    {
+        function.function.clone_from(&symbol.function);
+    }
+    frames.retain(|f| !f.inlined || has_path(&f.function) || (f.own && !f.function.starts_with('{')));
+}
+
 /// Whether rustc made a part of a program: it says so where compilers do. Namespaces of C++ may be called as crates are.
 pub fn is_rust(file: File) -> bool {
     let read = || {
@@ -210,6 +225,23 @@ mod tests {
         info[15] = 0;
         assert_eq!(go_version(&info), None, "before 1.18 it is elsewhere");
         assert_eq!(go_version(b""), None);
+    }
+
+    /// "the task that ended the wait meanwhile waited for the runtime in ref_inc (95 %)": a build with line-tables-only.
+    #[test]
+    fn functions_without_a_path_have_the_names_of_the_symbols() {
+        let frame =
+            |function: &str, inlined, own| FrameRow { function: function.into(), inlined, own, ..FrameRow::default() };
+        let mut frames = vec![
+            frame("ref_inc", true, false),
+            frame("render_page", true, true),
+            frame("{async_fn#0}", true, true),
+            frame("tokio::util::wake_all", true, false),
+            frame("poll<&mut tokio::sync::notify::Notified>", false, true),
+        ];
+        with_paths(&mut frames, &[frame("shop::front::{{closure}}", false, true)]);
+        let names: Vec<&str> = frames.iter().map(|frame| frame.function.as_str()).collect();
+        assert_eq!(names, ["render_page", "tokio::util::wake_all", "shop::front::{{closure}}"]);
     }
 
     /// tokio's loop was a function of the user's own program: "read what mio::…::Selector::select waits for".

@@ -98,6 +98,7 @@ fn frame(of: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
         Frame::Peer { symbol: s } => Frame::Peer { symbol: symbol(s) },
         Frame::Function { symbol: s, kernel } => Frame::Function { symbol: symbol(s), kernel },
         Frame::Place { stack } => Frame::Place { stack: stack.saturating_add(stacks) },
+        Frame::MadeReady { stack } => Frame::MadeReady { stack: stack.saturating_add(stacks) },
         Frame::Meanwhile { doing, stack } if stack != 0 => {
             Frame::Meanwhile { doing, stack: stack.saturating_add(stacks) }
         }

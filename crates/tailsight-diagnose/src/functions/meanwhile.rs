@@ -55,6 +55,8 @@ impl Search<'_> {
 pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
     let did = |doing: Doing| match doing {
         Doing::Runs => "ran",
+        Doing::HasNoCore => "was stopped in the middle of its work, because its thread had no core,",
+        Doing::SleepsInCall => "slept in a system call",
         Doing::IsReady => "was ready to run, and no thread ran it",
         Doing::Sleeps => "slept until a time",
         Doing::Waits => "waited for the runtime",

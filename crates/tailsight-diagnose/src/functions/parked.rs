@@ -14,7 +14,8 @@ use crate::cause::{Category, Subject};
 /// What is waited for, by place.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedPlaces {
-    by_stack: FxHashMap<u32, CategoryMatch>,
+    /// By where it began and where it was ended.
+    by_places: FxHashMap<Places, CategoryMatch>,
 }
 
 impl ParkedPlaces {
@@ -22,31 +23,44 @@ impl ParkedPlaces {
     /// `other`: the samples of a run that is compared with, whose stacks are numbered behind those of this one.
     pub fn new(owners: &[Owner], samples: &Samples, other: Option<&Samples>, runtimes: &Runtimes) -> ParkedPlaces {
         let own = samples.stacks.len() as u32;
-        let mut by_stack = FxHashMap::default();
-        for stack in owners.iter().filter_map(place) {
+        let waits_at = |stack: u32| {
             let frames: Vec<&FrameRow> = match (stack.checked_sub(own), other) {
                 (Some(of_other), Some(other)) => other.stack(of_other).collect(),
                 _ => samples.stack(stack).collect(),
             };
-            if let Some(runtime) = waits_in(frames.into_iter(), runtimes) {
-                by_stack.entry(stack).or_insert_with(|| match_of(runtime));
+            waits_in(frames.into_iter(), runtimes)
+        };
+        let mut by_places = FxHashMap::default();
+        for places in owners.iter().filter_map(places) {
+            // Where it began says more; a compiler may have put that into its caller.
+            let runtime = places.0.and_then(waits_at).or_else(|| places.1.and_then(waits_at));
+            if let Some(runtime) = runtime {
+                by_places.entry(places).or_insert_with(|| match_of(runtime));
             }
         }
-        ParkedPlaces { by_stack }
+        ParkedPlaces { by_places }
     }
 
-    /// What an owner waits for, if it is such a wait and its place tells.
+    /// What an owner waits for, if it is such a wait and its places tell.
     pub fn of(&self, owner: &Owner) -> Option<&CategoryMatch> {
-        place(owner).and_then(|stack| self.by_stack.get(&stack))
+        places(owner).and_then(|places| self.by_places.get(&places))
     }
 }
 
-/// Where the task waited of which this is a wait.
-fn place(owner: &Owner) -> Option<u32> {
-    match (&owner.context, owner.frames.first(), owner.frames.last()) {
-        (Context::Blocked, Some(Frame::Parked), Some(&Frame::Place { stack })) => Some(stack),
-        _ => None,
+/// Where a wait began and where it was ended: call stacks by number.
+type Places = (Option<u32>, Option<u32>);
+
+/// The places of the task's wait that this is.
+fn places(owner: &Owner) -> Option<Places> {
+    if owner.context != Context::Blocked || owner.frames.first() != Some(&Frame::Parked) {
+        return None;
     }
+    let of = |frame: &Frame| match *frame {
+        Frame::Place { stack } => (Some(stack), None),
+        Frame::MadeReady { stack } => (None, Some(stack)),
+        _ => (None, None),
+    };
+    Some(owner.frames.iter().map(of).fold((None, None), |a, b| (a.0.or(b.0), a.1.or(b.1))))
 }
 
 /// What is known of the outermost function that the program called: `database/sql.(*DB).conn` and not the channel inside of it. `frames`:

@@ -15,8 +15,8 @@ use rustc_hash::FxHashMap;
 use tailsight_trace::routines::{RoutineRow, State};
 
 use super::Extra;
-use super::task_runs::{Spell, TaskRuns};
-use crate::model::Message;
+use super::task_runs::{Meanwhile, Spell, TaskRuns, What};
+use crate::model::{Doing, Message};
 use crate::timelines::busy_periods::CALL_NS;
 use crate::timelines::threads::{State as ThreadState, Threads};
 
@@ -109,7 +109,8 @@ impl Routines {
             return None;
         }
         let left = |tid: u32, ts: u64| self.left(tid, ts, threads);
-        self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left)
+        let spells = self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left)?;
+        Some(spells.into_iter().flat_map(|spell| by_thread(spell, threads)).collect())
     }
 
     /// A thread is in a task; 0: in none.
@@ -234,6 +235,36 @@ impl Routines {
         let slept = after.iter().find(|interval| matches!(interval.state, ThreadState::Sleeping { .. }));
         slept.map_or(u64::MAX, |interval| interval.from).min(self.turned(tid, ts))
     }
+}
+
+/// A spell, in parts where a thread that ran the task that was waited for had no core or slept in a call.
+fn by_thread(spell: Spell, threads: &Threads) -> Vec<Spell> {
+    let What::Waits { stack, ended, meanwhile: Some(meanwhile @ Meanwhile { doing: Doing::Runs, tid, .. }) } =
+        spell.what
+    else {
+        return vec![spell];
+    };
+    let intervals = threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+    let first = intervals.partition_point(|interval| interval.from <= spell.from).saturating_sub(1);
+    let mut parts = vec![];
+    let mut at = spell.from;
+    for (i, interval) in intervals.iter().enumerate().skip(first).take_while(|(_, interval)| interval.from < spell.to) {
+        let to = intervals.get(i + 1).map_or(spell.to, |next| next.from.min(spell.to));
+        let doing = match interval.state {
+            ThreadState::Running { .. } | ThreadState::Unknown => Doing::Runs,
+            ThreadState::Runnable { .. } => Doing::HasNoCore,
+            ThreadState::Sleeping { .. } => Doing::SleepsInCall,
+        };
+        if at < to {
+            let meanwhile = Some(Meanwhile { doing, ..meanwhile });
+            parts.push(Spell { from: at, to, what: What::Waits { stack, ended, meanwhile } });
+            at = to;
+        }
+    }
+    if at < spell.to {
+        parts.push(Spell { from: at, ..spell });
+    }
+    parts
 }
 
 /// The sleep that a thread is in at `ts`.

@@ -42,6 +42,8 @@ pub enum What {
     Waits {
         /// Where in the program it began to: a call stack of the run's samples, by number.
         stack: Option<u32>,
+        /// Where in the program it was ended, likewise.
+        ended: Option<u32>,
         /// What the task did meanwhile that made it ready; none where no task did.
         meanwhile: Option<Meanwhile>,
     },
@@ -54,6 +56,8 @@ pub struct Meanwhile {
     pub doing: Doing,
     /// Where in the program: where it waited, or if it ran where it then made the other one ready.
     pub stack: Option<u32>,
+    /// The thread that ran it; 0: none did.
+    pub tid: u32,
 }
 
 /// What happens to a task.
@@ -226,11 +230,11 @@ impl TaskRuns {
                 && who != Waker::Outside
             {
                 // Where it asked is not known where its place was not kept.
-                let mut wait = Wait { asked: run.asked.or(stack), left: &left, spells: &mut spells };
+                let mut wait = Wait { asked: run.asked.or(stack), ended: stack, left: &left, spells: &mut spells };
                 match who {
                     Waker::Task => self.waits_for(by, (at, ready), stack, &mut wait, 0),
                     _ => {
-                        let what = What::Waits { stack: wait.asked, meanwhile: None };
+                        let what = What::Waits { stack: wait.asked, ended: wait.ended, meanwhile: None };
                         spells.push(Spell { from: at, to: ready, what });
                     }
                 }
@@ -259,7 +263,7 @@ impl TaskRuns {
         wait.add((from, at), Doing::NotKnown, released);
         for (run, next) in runs.iter().zip(&runs[1..]) {
             let end = run.left.clamp(at, next.from);
-            wait.add((at, end), Doing::Runs, released);
+            wait.add_on((at, end), Doing::Runs, released, run.tid);
             let (ready, waker, stack) = next.woken.unwrap_or((next.from, 0, None));
             let ready = ready.clamp(end, next.from);
             match self.who_woke(waker, stack) {
@@ -272,7 +276,7 @@ impl TaskRuns {
             at = next.from;
         }
         // It runs, up to here.
-        wait.add((at, to), Doing::Runs, released);
+        wait.add_on((at, to), Doing::Runs, released, runs.last().map_or(0, |run| run.tid));
     }
 }
 
@@ -280,6 +284,8 @@ impl TaskRuns {
 struct Wait<'a, Left> {
     /// Where it began.
     asked: Option<u32>,
+    /// Where it was ended.
+    ended: Option<u32>,
     left: &'a Left,
     spells: &'a mut Vec<Spell>,
 }
@@ -287,8 +293,13 @@ struct Wait<'a, Left> {
 impl<Left> Wait<'_, Left> {
     /// A part of it, and what the other task did in that.
     fn add(&mut self, (from, to): (u64, u64), doing: Doing, stack: Option<u32>) {
-        let meanwhile = Some(Meanwhile { doing, stack });
-        self.spells.push(Spell { from, to, what: What::Waits { stack: self.asked, meanwhile } });
+        self.add_on((from, to), doing, stack, 0);
+    }
+
+    /// A part of it in which a thread ran the other task.
+    fn add_on(&mut self, (from, to): (u64, u64), doing: Doing, stack: Option<u32>, tid: u32) {
+        let meanwhile = Some(Meanwhile { doing, stack, tid });
+        self.spells.push(Spell { from, to, what: What::Waits { stack: self.asked, ended: self.ended, meanwhile } });
     }
 }
 
@@ -334,8 +345,9 @@ mod tests {
     fn a_wait_is_what_who_ended_it_did_meanwhile() {
         let spell = |from, to, what| Spell { from, to, what };
         let waits = |doing, stack| {
-            let meanwhile = Some(Meanwhile { doing, stack: Some(stack) });
-            What::Waits { stack: Some(ASKS_LOCK), meanwhile }
+            let tid = if doing == Doing::Runs { 2 } else { 0 };
+            let meanwhile = Some(Meanwhile { doing, stack: Some(stack), tid });
+            What::Waits { stack: Some(ASKS_LOCK), ended: Some(GIVES_BACK), meanwhile }
         };
         assert_eq!(
             runs().spells(TASK, (100, 1000), left).unwrap(),

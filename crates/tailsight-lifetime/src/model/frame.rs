@@ -258,6 +258,11 @@ frames! {
         /// Where in the program: a call stack of the run's samples, by number, plus 1; 0: not known.
         stack: u32,
     } => [Meanwhile "meanwhile" "?"], Some(doing.name().to_owned());
+    /// Where in the program another task ended the wait. Names and rows are as without it.
+    MadeReady {
+        /// A call stack of the run's samples, by number.
+        stack: u32,
+    } => [MadeReady "made-ready" ""], None;
     /// Where in the program a thread slept. It says nothing of why: names and rows are as without it.
     Place {
         /// A call stack of the run's samples, by number.
@@ -271,6 +276,10 @@ frames! {
 pub enum Doing {
     /// A thread runs it.
     Runs,
+    /// A thread is in the middle of running it, and has no core.
+    HasNoCore,
+    /// A thread is in the middle of running it, and sleeps in a system call.
+    SleepsInCall,
     /// It could run, and no thread runs it yet.
     IsReady,
     /// It sleeps until a time.
@@ -288,6 +297,8 @@ impl Doing {
     pub fn name(self) -> &'static str {
         match self {
             Doing::Runs => "runs",
+            Doing::HasNoCore => "has-no-core",
+            Doing::SleepsInCall => "sleeps-in-call",
             Doing::IsReady => "is-ready",
             Doing::Sleeps => "sleeps",
             Doing::Waits => "waits",
@@ -307,7 +318,12 @@ impl Frame {
     /// Whether it only says where in the program that was: a function of the user's that is traced, or the place of a sleep. What
     /// the time counts to does not depend on it.
     pub fn is_of_program(&self) -> bool {
-        matches!(self, Frame::Function { kernel: false, .. } | Frame::Meanwhile { .. } | Frame::Place { .. })
+        matches!(self, Frame::Function { kernel: false, .. }) || self.is_place()
+    }
+
+    /// Whether it is no part of what the time counts to, nor of its name: where a thread or task was, and what another task did.
+    pub fn is_place(&self) -> bool {
+        matches!(self, Frame::Meanwhile { .. } | Frame::MadeReady { .. } | Frame::Place { .. })
     }
 
     /// The frame as the output names it, e.g. `softirq:net_rx`, `sys:sendmsg`.

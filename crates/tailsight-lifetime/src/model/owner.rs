@@ -74,7 +74,7 @@ impl Owner {
     /// The whole path, e.g. `nginx/softirq:net_rx/packet:8088`.
     pub fn path(&self, symbols: &[String]) -> String {
         let mut out = self.context_name();
-        for frame in self.frames.iter().filter(|f| !matches!(f, Frame::Place { .. } | Frame::Meanwhile { .. })) {
+        for frame in self.frames.iter().filter(|f| !f.is_place()) {
             out.push('/');
             out += &frame.name(symbols);
         }

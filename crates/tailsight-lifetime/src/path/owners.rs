@@ -178,12 +178,18 @@ impl Owners {
     }
 
     /// A wait of the message's task, at a place of the program where that is known.
-    /// `for_others`: it waited for another message, which it had first.
-    pub(super) fn parked(&mut self, stack: Option<u32>, for_others: bool, meanwhile: Option<Meanwhile>) -> OwnerId {
+    /// `ended`: where it was ended. `for_others`: it waited for another message, which it had first.
+    pub(super) fn parked(
+        &mut self,
+        (stack, ended): (Option<u32>, Option<u32>),
+        for_others: bool,
+        meanwhile: Option<Meanwhile>,
+    ) -> OwnerId {
         let context = if for_others { Context::Ahead } else { Context::Blocked };
         let did = |m: Meanwhile| Frame::Meanwhile { doing: m.doing, stack: m.stack.map_or(0, |stack| stack + 1) };
         let place = stack.map(|stack| Frame::Place { stack });
-        let frames = std::iter::once(Frame::Parked).chain(meanwhile.map(did)).chain(place).collect();
+        let ended = ended.map(|stack| Frame::MadeReady { stack });
+        let frames = std::iter::once(Frame::Parked).chain(meanwhile.map(did)).chain(ended).chain(place).collect();
         self.intern(Owner { context, frames })
     }
 

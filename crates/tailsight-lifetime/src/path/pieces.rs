@@ -47,7 +47,9 @@ pub enum Piece {
         stack: Option<u32>,
         /// For another message, which the task had first.
         for_others: bool,
-        /// What the task did that it waited for.
+        /// Where in the program the wait was ended, likewise.
+        ended: Option<u32>,
+        /// What the task did meanwhile that ended it.
         meanwhile: Option<Meanwhile>,
         /// Start, ns.
         from: u64,
@@ -312,8 +314,8 @@ impl Task {
         for spell in spells.iter().filter(|spell| spell.from < to && from < spell.to) {
             let (from, to) = (spell.from.max(from), spell.to.min(to));
             match spell.what {
-                What::Waits { stack, meanwhile } => {
-                    out.push(Piece::Parked { stack, for_others: false, meanwhile, from, to });
+                What::Waits { stack, ended, meanwhile } => {
+                    out.push(Piece::Parked { stack, for_others: false, ended, meanwhile, from, to });
                 }
                 What::Runs { tid, own_from } => {
                     let answerer = focus.answerer.filter(|_| tid == focus.tid);
@@ -344,7 +346,7 @@ impl Waits {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
                 self.at_work(scan, m, (at, begin), Focus { tid, ..focus }, out);
                 let Parked { stack, for_others, .. } = *wait;
-                out.push(Piece::Parked { stack, for_others, meanwhile: None, from: begin, to: end });
+                out.push(Piece::Parked { stack, for_others, ended: None, meanwhile: None, from: begin, to: end });
                 at = end;
             }
             if wait.to > to {

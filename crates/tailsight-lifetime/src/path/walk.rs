@@ -57,8 +57,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
             }
             Piece::Waits { frame, role, from, to } => self.waits(frame, role, from, to),
-            Piece::Parked { stack, for_others, meanwhile, from, to } => {
-                let owner = self.owners.parked(stack, for_others, meanwhile);
+            Piece::Parked { stack, for_others, ended, meanwhile, from, to } => {
+                let owner = self.owners.parked((stack, ended), for_others, meanwhile);
                 self.emit((from, to), None, Role::A, owner, None);
             }
         }

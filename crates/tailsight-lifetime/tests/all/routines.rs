@@ -325,7 +325,8 @@ fn a_task_that_waits_for_a_lock_waits_for_what_its_holder_does() {
     let parked =
         analysis.lifetimes.owners.iter().find(|owner| owner.frames.contains(&Frame::Parked)).expect("its wait");
     let meanwhile = Frame::Meanwhile { doing: Doing::Runs, stack: 12 };
-    assert_eq!(parked.frames, [Frame::Parked, meanwhile, Frame::Place { stack: 10 }]);
+    let ended = Frame::MadeReady { stack: 11 };
+    assert_eq!(parked.frames, [Frame::Parked, meanwhile, ended, Frame::Place { stack: 10 }]);
 }
 
 proptest! {

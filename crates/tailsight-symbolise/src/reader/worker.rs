@@ -433,6 +433,12 @@ impl Module {
             }
             found.iter_mut().zip(own).filter(|(frames, _)| frames.is_empty()).for_each(|(frames, own)| *frames = own);
         }
+        if self.is_rust
+            && let Some(file) = &self.file
+        {
+            let symbols = by(&file.path, false);
+            found.iter_mut().zip(symbols).for_each(|(frames, symbols)| own::with_paths(frames, &symbols));
+        }
         // Read only where something has no name.
         let mut begins: Option<Vec<(u64, String)>> = None;
         for (frames, &address) in found.iter_mut().zip(&addresses) {
@@ -445,7 +451,7 @@ impl Module {
                 let of_go = |module: &String| own::is_of_go_module(&frame.function, module);
                 frame.own = is_program
                     && self.go_module.as_ref().is_none_or(of_go)
-                    && !(self.is_rust && own::is_of_rust_library(&frame.function));
+                    && !(self.is_rust && (!frame.own || own::is_of_rust_library(&frame.function)));
                 // Without a name all places of a function are one.
                 let start = self.elf.function_start(address).filter(|_| frame.function.is_empty());
                 frame.offset = start.unwrap_or(address);

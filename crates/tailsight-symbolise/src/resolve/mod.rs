@@ -94,7 +94,14 @@ fn named(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> FrameRow {
         Some(line) => format!("{}:{line}", code.file.to_string_lossy()),
         None => code.file.to_string_lossy().into_owned(),
     });
-    FrameRow { function: shortened(name), source, inlined, ..FrameRow::default() }
+    FrameRow { function: shortened(name), source, inlined, own: !code.is_some_and(is_of_crate), ..FrameRow::default() }
+}
+
+/// Whether a line of source is of a crate that Cargo fetched, or of Rust's standard library: in a program with debug information that tells
+/// better than names, which have no path where only lines were kept.
+fn is_of_crate(code: &CodeInfo<'_>) -> bool {
+    let path = code.to_path().to_string_lossy().into_owned();
+    ["/.cargo/registry/", "/.cargo/git/", "/rustc/", "/rustlib/src/"].iter().any(|library| path.contains(library))
 }
 
 /// A name as a table can hold it: without control characters, and not longer than it is of use.
