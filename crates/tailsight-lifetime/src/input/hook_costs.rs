@@ -61,13 +61,14 @@ impl HookCosts {
         self
     }
 
-    /// And what a hit of a breakpoint at tasks takes. Nearly all are at instructions that the kernel emulates.
+    /// And what a hit of a breakpoint at tasks takes: with one trap unless each place takes two, so that it is a lower bound.
     #[must_use]
     pub fn with_breakpoints(mut self, breakpoints: Option<&TaskBreakpoints>) -> HookCosts {
-        if let Some([emulated, _]) = breakpoints.and_then(|breakpoints| breakpoints.hit_ns) {
-            let whole = emulated.round().clamp(0.0, f64::from(u16::MAX)) as u16;
-            self.by_kind[Kind::RoutineRun as usize] = whole;
-            self.by_kind[Kind::RoutineWoken as usize] = whole;
+        let Some(breakpoints) = breakpoints else { return self };
+        let [emulated, stepped] = breakpoints.hit_ns.unwrap_or_default();
+        let hit_ns = if breakpoints.stepped_places < breakpoints.places { emulated } else { stepped };
+        for kind in [Kind::RoutineRun, Kind::RoutineWoken, Kind::RoutineAsks] {
+            self.by_kind[kind as usize] = hit_ns.round().clamp(0.0, f64::from(u16::MAX)) as u16;
         }
         self
     }
@@ -91,6 +92,19 @@ impl HookCosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A hit where a task asks to be made ready cost nothing, and was the server's own time.
+    #[test]
+    fn each_breakpoint_at_tasks_costs_a_trap() {
+        let of = |places, stepped_places| {
+            let hit_ns = Some([620.4, 8_900.0]);
+            let said = TaskBreakpoints { places, stepped_places, hit_ns, ..TaskBreakpoints::default() };
+            let costs = HookCosts::default().with_breakpoints(Some(&said));
+            [Kind::RoutineRun, Kind::RoutineWoken, Kind::RoutineAsks]
+                .map(|kind| costs.of_event(kind, &Event::default()))
+        };
+        assert_eq!((of(9, 0), of(9, 1), of(9, 9)), ([620; 3], [620; 3], [8_900; 3]));
+    }
 
     #[test]
     fn an_event_costs_what_its_hook_was_measured_to_take() {
