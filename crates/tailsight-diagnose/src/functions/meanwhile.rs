@@ -6,22 +6,15 @@
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::Doing;
-use tailsight_trace::samples::FrameRow;
+use tailsight_lifetime::input::wakes::runs_tasks;
 
 use super::Search;
 use crate::model::MeanwhilePart;
 
-/// The functions of tokio that run tasks.
-const RUN_TASKS: [&str; 4] = [
-    "tokio::runtime::task::core::",
-    "tokio::runtime::task::harness::",
-    "tokio::runtime::task::raw::",
-    "tokio::runtime::scheduler::",
-];
-/// What has less of a cause is not said.
-const LEAST: f64 = 0.05;
-/// How many are said.
-const MOST: usize = 3;
+/// The least part of a cause that is said.
+const LEAST_SHARE: f64 = 0.05;
+/// Parts that are said.
+const MOST_PARTS: usize = 3;
 
 impl Search<'_> {
     /// The parts. `of`: what was done, its place in the program (a call stack's number plus 1, 0: not known), ns. `all_ns`: of the cause.
@@ -33,10 +26,10 @@ impl Search<'_> {
         let mut parts: Vec<MeanwhilePart> = by
             .into_iter()
             .map(|((doing, function), ns)| MeanwhilePart { doing, function, share: ns as f64 / all_ns.max(1.0) })
-            .filter(|part| part.share >= LEAST)
+            .filter(|part| part.share >= LEAST_SHARE)
             .collect();
         parts.sort_by(|a, b| b.share.total_cmp(&a.share));
-        parts.truncate(MOST);
+        parts.truncate(MOST_PARTS);
         if parts.iter().all(|part| part.doing == Doing::NotKnown) { vec![] } else { parts }
     }
 
@@ -44,8 +37,7 @@ impl Search<'_> {
     fn own_function(&self, stack: u32) -> String {
         let Some(number) = stack.checked_sub(1) else { return String::new() };
         // What called those that run tasks is no task's.
-        let runs_tasks = |frame: &&FrameRow| RUN_TASKS.iter().any(|path| frame.function.contains(path));
-        let of_task = self.sampled.samples.stack(number).take_while(|frame| !runs_tasks(frame));
+        let of_task = self.sampled.samples.stack(number).take_while(|frame| !runs_tasks(&frame.function));
         let own = of_task.into_iter().find(|frame| self.is_program_s(frame));
         own.map_or_else(String::new, |frame| super::without_arguments(&frame.name()).to_owned())
     }

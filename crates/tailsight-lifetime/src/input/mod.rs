@@ -242,7 +242,8 @@ impl RunContext {
         symbols.extend_from_slice(&run.meta.drop_reasons);
         let cpus = cpus.min(u32::from(u16::MAX)) as u16;
         names.add_functions(run.meta.traced.as_ref(), &mut symbols);
-        names.add_places(run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone()));
+        let places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
+        names.add_places(places.clone());
         let breakpoints = run.meta.routines.as_ref().and_then(|routines| routines.breakpoints.as_ref());
         RunContext {
             app: run.meta.target.app.clone(),
@@ -255,7 +256,7 @@ impl RunContext {
             costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()).with_breakpoints(breakpoints),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
             routines: looks::looks(&run.routines, &run.samples),
-            wakes: breakpoints.map_or_else(FxHashMap::default, |_| wakes::wakers(&run.samples)),
+            wakes: breakpoints.map_or_else(FxHashMap::default, |_| wakes::wakers(&run.samples, &places)),
             task_runs_off_ns: breakpoints.and_then(|breakpoints| breakpoints.off_ns),
             send_entry: run.meta.sends_from(),
             drop_reasons,

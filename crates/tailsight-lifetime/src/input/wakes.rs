@@ -1,12 +1,12 @@
-//! Who makes tasks of tokio ready.
+//! Who makes tasks of tokio ready, and who is to.
 //!
-//! In: the call stacks of a run. Out: of each stack who does so there. What comes to a socket, and what a thread did that runs no tasks, the
-//! kernel's events tell better.
+//! In: the call stacks of the places at which that was recorded. Out: of each stack who does so there. What comes to a socket, and what a thread
+//! did that runs no tasks, the kernel's events tell better.
 
 use rustc_hash::FxHashMap;
 use tailsight_trace::samples::Samples;
 
-/// Who makes a task ready.
+/// Who makes a task ready at a place; of a place at which a task asks for that, who is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Waker {
     /// The task that the thread runs, if it runs one.
@@ -19,34 +19,47 @@ pub enum Waker {
     Outside,
 }
 
-/// Who does, by the stack's number.
-pub fn wakers(samples: &Samples) -> FxHashMap<u32, Waker> {
-    (0..samples.stacks.len() as u32).map(|number| (number, waker(samples, number))).collect()
+/// What is behind this in the names of tokio's functions runs tasks on one of its threads.
+const SCHEDULES: &str = "tokio::runtime::scheduler::";
+/// And on threads that may block.
+const BLOCKS: &str = "tokio::runtime::blocking::";
+/// What is behind these calls the future of one task.
+const RUN_TASKS: [&str; 3] =
+    ["tokio::runtime::task::harness::", "tokio::runtime::task::core::", "tokio::runtime::task::raw::"];
+/// What is behind this reads sockets.
+const READS_SOCKETS: &str = "tokio::runtime::io::";
+/// What is behind these waits for times.
+const TIMES: [&str; 2] = ["tokio::runtime::time::", "tokio::time::"];
+
+fn has_any(function: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| function.contains(part))
+}
+
+/// Whether a function of tokio runs tasks: what called it is no task's.
+pub fn runs_tasks(function: &str) -> bool {
+    has_any(function, &RUN_TASKS) || function.contains(SCHEDULES)
+}
+
+/// Who does, by the stack's number. `places`: of each place of the program its stack, plus 1.
+pub fn wakers(samples: &Samples, places: &[u32]) -> FxHashMap<u32, Waker> {
+    let stacks = places.iter().filter_map(|place| place.checked_sub(1));
+    stacks.map(|number| (number, waker(samples, number))).collect()
 }
 
 fn waker(samples: &Samples, number: u32) -> Waker {
-    let of = |function: &str| {
-        let is_in = |part: &str| function.contains(&format!("tokio::{part}::"));
-        if is_in("runtime::io") || is_in("runtime::blocking") {
-            Some(Waker::Outside)
-        } else if is_in("runtime::time") || is_in("time") {
-            Some(Waker::Timer)
-        } else if ["harness", "core", "raw"].iter().any(|part| is_in(&format!("runtime::task::{part}"))) {
-            Some(Waker::Task)
-        } else if is_in("runtime::scheduler") {
-            Some(Waker::Runtime)
-        } else {
-            None
-        }
+    let of = |function: &str| match function {
+        f if has_any(f, &[READS_SOCKETS, BLOCKS]) => Some(Waker::Outside),
+        f if has_any(f, &TIMES) => Some(Waker::Timer),
+        f if has_any(f, &RUN_TASKS) => Some(Waker::Task),
+        f if f.contains(SCHEDULES) => Some(Waker::Runtime),
+        _ => None,
     };
     // Innermost first: the loop that reads sockets calls the timers' code, too, and is run as a task of its own. Of a deep stack the outer
     // functions are not kept: it is a task's.
     let functions = || samples.stack(number).map(|frame| frame.function.as_str());
-    let blocks = |function: &str| function.contains("tokio::runtime::blocking::");
-    let is_run_by = |function: &&str| function.contains("tokio::runtime::scheduler::") || blocks(function);
     let first = functions().find_map(of).unwrap_or(Waker::Task);
-    match functions().find(is_run_by) {
-        Some(function) if blocks(function) => Waker::Outside,
+    match functions().find(|function| has_any(function, &[SCHEDULES, BLOCKS])) {
+        Some(function) if function.contains(BLOCKS) => Waker::Outside,
         _ => first,
     }
 }
@@ -77,7 +90,7 @@ mod tests {
             vec![0, 3, 2, 6],
         ];
         let samples = Samples { frames, stacks, ..Samples::default() };
-        let wakers = wakers(&samples);
+        let wakers = wakers(&samples, &[1, 2, 3, 4, 5, 6]);
         let of = [0, 1, 2, 3, 4].map(|number| wakers[&number]);
         assert_eq!(of, [Waker::Outside, Waker::Task, Waker::Outside, Waker::Timer, Waker::Task]);
         assert_eq!(wakers[&5], Waker::Runtime, "the future that block_on runs");
