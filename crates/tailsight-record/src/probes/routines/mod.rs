@@ -115,3 +115,17 @@ pub fn open(loaded: &Loaded) -> impl Iterator<Item = Open> {
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a place is, is written down twice: here and in the C.
+    #[test]
+    fn a_cookie_says_what_the_program_reads() {
+        let c = include_str!("routines.bpf.c");
+        for (name, cookie) in [("RUNS", cookie::RUNS), ("WOKEN", cookie::WOKEN), ("ASKS", cookie::ASKS)] {
+            assert!(c.contains(&format!("#define COOKIE_{name} {cookie}\n")), "{name}");
+        }
+    }
+}
