@@ -132,7 +132,12 @@ pub fn with_paths(frames: &mut Vec<FrameRow>, symbols: &[FrameRow]) {
     {
         function.function.clone_from(&symbol.function);
     }
+    // A compiler has put a part of the program itself into it, which may have no name of its own.
+    let has_own = frames.iter().any(|frame| frame.inlined && frame.own);
     frames.retain(|f| !f.inlined || has_path(&f.function) || (f.own && !f.function.starts_with('{')));
+    if let Some(function) = frames.last_mut() {
+        function.own |= has_own;
+    }
 }
 
 /// Whether rustc made a part of a program: it says so where compilers do. Namespaces of C++ may be called as crates are.
@@ -237,11 +242,12 @@ mod tests {
             frame("render_page", true, true),
             frame("{async_fn#0}", true, true),
             frame("tokio::util::wake_all", true, false),
-            frame("poll<&mut tokio::sync::notify::Notified>", false, true),
+            frame("poll<&mut tokio::sync::notify::Notified>", false, false),
         ];
         with_paths(&mut frames, &[frame("shop::front::{{closure}}", false, true)]);
         let names: Vec<&str> = frames.iter().map(|frame| frame.function.as_str()).collect();
         assert_eq!(names, ["render_page", "tokio::util::wake_all", "shop::front::{{closure}}"]);
+        assert!(frames[2].own, "a handler was put into it");
     }
 
     /// tokio's loop was a function of the user's own program: "read what mio::…::Selector::select waits for".
