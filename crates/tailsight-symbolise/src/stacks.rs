@@ -193,6 +193,13 @@ impl Stacks {
         self.processes.contains_key(&pid)
     }
 
+    /// The program of a process that was looked at: its file's number and name.
+    pub fn program_of(&self, pid: u32) -> Option<(u64, String)> {
+        let process = self.processes.get(&pid)?;
+        let program = process.maps.all().iter().find(|mapping| mapping.path == process.program)?;
+        Some((program.inode, program.name().to_owned()))
+    }
+
     /// Which Go built the program of a process that was looked at: `go1.22.5`, empty where that cannot be told. None of other programs.
     pub fn go_version(&mut self, pid: u32) -> Option<String> {
         let process = self.processes.get(&pid)?;

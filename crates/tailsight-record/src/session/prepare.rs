@@ -1,5 +1,6 @@
 //! A recording that is ready: the target found, probes loaded and attached, the run directory made, the command started.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tailsight_trace::meta::RunMeta;
 use tailsight_units::chain;
 
 use super::options::{Options, Payload, Progress, SampleClock, SampleRate};
-use super::routines::breakpoints::{TaskBreakpoints, TaskPlan};
+use super::routines::breakpoints::{ProgramFile, TaskBreakpoints, TaskPlan};
 use super::sampling::usable_cpus;
 use super::target::Target;
 use super::traced::{Plan, Tracing};
@@ -50,6 +51,8 @@ pub(super) struct Prepared<'a> {
     pub(super) tracing: Option<Tracing>,
     /// Breakpoints at tasks of tokio.
     pub(super) tasks: Option<TaskBreakpoints>,
+    /// The programs that were looked into for these.
+    pub(super) task_programs: BTreeSet<ProgramFile>,
     /// Where the recorder runs.
     pub(super) background: Background,
 }
@@ -128,6 +131,7 @@ impl<'a> Prepared<'a> {
         go_on(stop)?;
         loaded.attach(&mut hooks)?;
         let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
+        let task_programs = tasks.programs().clone();
         let tasks = samples.and_then(|_| TaskBreakpoints::set(&mut loaded, tasks));
         drop(work);
         meta.settings = settings.join().unwrap_or_default();
@@ -150,6 +154,7 @@ impl<'a> Prepared<'a> {
             without_tx_stamps: without,
             tracing,
             tasks,
+            task_programs,
             background,
             sample_clock,
             reader,

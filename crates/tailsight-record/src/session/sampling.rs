@@ -70,7 +70,7 @@ pub(super) struct Named {
 impl Sampling {
     /// Starts the clocks, if samples are wanted. Failures are noted; the recording goes on.
     pub(super) fn start(ready: &mut Prepared<'_>) -> Option<Sampling> {
-        let Prepared { options, target, loaded, sample_clock, reader, .. } = ready;
+        let Prepared { options, target, loaded, sample_clock, reader, task_programs, .. } = ready;
         let clock = (*sample_clock)?;
         let cpus = usable_cpus(&target.pids);
         let period_ns = clock.period_ns;
@@ -88,7 +88,7 @@ impl Sampling {
             unwound_ns: 0,
             too_many: 0,
             code: Code::default(),
-            routines: if options.tasks { Routines::default() } else { Routines::off() },
+            routines: if options.tasks { Routines::new(std::mem::take(task_programs)) } else { Routines::off() },
         };
         started.code.tell(loaded, &target.pids);
         target.pids.iter().for_each(|&pid| started.stacks.look_at(pid));

@@ -20,12 +20,15 @@ use serde::{Deserialize, Serialize};
 use wildmatch::WildMatch;
 
 use crate::maps::elf::Elf;
+use crate::own;
 use ends::End;
 
 /// Functions that one name may stand for.
 pub const MOST_MATCHES: usize = 64;
 /// Places at which the begins and ends of the functions of an answer are at most: probes that were put into their callers have many.
 const MOST_PLACES: usize = 1 << 14;
+/// Bytes of constants in which a text is looked for.
+const MOST_CONSTANTS: u64 = 256 << 20;
 /// Bytes of a function that are looked at.
 const MOST_CODE: u64 = 1 << 20;
 
@@ -35,8 +38,14 @@ pub enum Wanted {
     /// Functions of that name: raw or demangled, with or without parameters; `*` and `?` are wildcards.
     Name(String),
     /// Functions whose path in a Rust program, as its symbols have it (`5tokio7runtime`), is one of these: all instances of them. Of each the
-    /// first place at which a breakpoint costs one trap and the first argument is in its register.
-    Rust(Vec<String>),
+    /// first place at which a breakpoint costs one trap and the first argument is in its register. Of a program that has `trace` among its
+    /// constants and none of them it is said that its symbols were removed; of another one there is nothing.
+    Rust {
+        /// The paths.
+        paths: Vec<String>,
+        /// A text that the crate leaves in every program that it is linked into.
+        trace: String,
+    },
     /// The function that begins at that place of the file, bytes.
     Offset(u64),
     /// USDT probes of a provider: a pair of begin and end.
@@ -114,6 +123,10 @@ pub struct Symbol {
 /// # Errors
 /// Why there is none, in words.
 pub fn find(file: File, debug: Option<File>, wanted: &Wanted) -> Result<Located, String> {
+    // Most targets are not: their symbols, of which there may be very many, are not read.
+    if matches!(wanted, Wanted::Rust { .. }) && !file.try_clone().is_ok_and(own::is_rust) {
+        return Ok(Located::default());
+    }
     let read = || {
         let cache = ReadCache::new(file);
         let code = Code::read(&cache)?;
@@ -154,9 +167,12 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         let mut found = Located { build_id: self.elf.build_id.clone(), ..Located::default() };
         let chosen = match wanted {
             Wanted::Name(name) => named(symbols, name)?,
-            Wanted::Rust(paths) => {
+            Wanted::Rust { paths, trace } => {
                 let of = |path: &String| self.instances(symbols, path);
                 found.functions.extend(paths.iter().filter_map(of));
+                if found.functions.is_empty() && self.has_constant(trace) {
+                    found.refused.push("its symbols were removed".into());
+                }
                 return Ok(found);
             }
             Wanted::Offset(offset) => vec![self.at(symbols, *offset)?],
@@ -217,6 +233,13 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         begins.dedup();
         let name = path.to_owned();
         (!begins.is_empty()).then_some(Traceable { name, begins, ends: EndsBy::Instructions(vec![]) })
+    }
+
+    /// Whether a text is among the constants of the file.
+    fn has_constant(&self, text: &str) -> bool {
+        let constants = self.file.section_by_name(".rodata").filter(|section| section.size() <= MOST_CONSTANTS);
+        let data = constants.and_then(|section| section.data().ok());
+        data.is_some_and(|data| memchr::memmem::find(data, text.as_bytes()).is_some())
     }
 
     fn traceable(&self, name: &str, mut symbol: Symbol, symbols: &[Symbol]) -> Result<Traceable, String> {
@@ -426,6 +449,21 @@ mod tests {
         assert!(!is("_ZN5tokio7runtime4task3raw4poll28_$u7b$$u7b$closure$u7d$$u7d$17hf0abdcbf3f9126b7E"));
         assert!(!is("_RNCINvNtNtNtCs8vgO_5tokio7runtime4task3raw4pollNCNvCs1_4main4mainE0"));
         assert!(!is("_ZN5tokio7runtime4task3raw8schedule17hf0abdcbf3f9126b7E") && !is("poll"));
+    }
+
+    /// A server whose symbols were removed was recorded as if it had no tasks, and nothing was said.
+    #[test]
+    fn a_program_of_a_crate_without_symbols_is_told_from_one_without_the_crate() {
+        let asked = |path: &std::path::Path, text: &str| {
+            let wanted = Wanted::Rust { paths: vec!["9no_module7nowhere".into()], trace: text.into() };
+            find(File::open(path).unwrap(), None, &wanted).unwrap()
+        };
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(asked(&own, "a text of this very program, 47").refused, ["its symbols were removed"]);
+        let absent: String = ["a text that", "is in no program"].join(" - ");
+        assert_eq!(asked(&own, &absent), Located { build_id: asked(&own, &absent).build_id, ..Located::default() });
+        // It is written in C.
+        assert_eq!(asked(std::path::Path::new("/bin/ls"), "ls"), Located::default());
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! In: the programs of the target. Out: [`TaskPlan`], before anything is loaded; then [`TaskBreakpoints`], while the recording runs. Such a runtime
 //! keeps its tasks where only its own code finds them. But it begins to run each in one function, makes it ready in two, and keeps it for what
-//! is to make it ready in a fourth; there the task is the first argument. At most as much of a core may go to the breakpoints as to a function of `--uprobe`: beyond that they are taken away.
+//! is to make it ready in a fourth; there the task is the first argument. At most as much of a core may go to the breakpoints as to a function of
+//! `--uprobe`: beyond that they are taken away.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 
 use tailsight_symbolise::functions::Wanted;
 use tailsight_symbolise::functions::emulated::is_emulated;
@@ -12,9 +14,9 @@ use tailsight_symbolise::reader::Reader;
 use tailsight_symbolise::reader::protocol::{About, FileId};
 use tailsight_trace::meta;
 
-use super::super::traced::{SHARE_OF_CORE, UNMEASURED_PER_SECOND, binaries, code_at};
+use super::super::traced::{Binary, SHARE_OF_CORE, UNMEASURED_PER_SECOND, binaries, code_at};
 use crate::loaded::Loaded;
-use crate::probes::functions::{Place, Tracer, TrapNs, trap_ns};
+use crate::probes::functions::{MOST_PLACES, Place, Tracer, TrapNs, trap_ns};
 use crate::probes::routines::{self, PROGRAM, PROGRAM_OF_MANY, cookie};
 
 /// The program's file, as the reader knows it.
@@ -26,35 +28,40 @@ const FUNCTIONS: [(&str, u64); 4] = [
     ("5tokio7runtime4task5waker11wake_by_ref", cookie::WOKEN),
     ("5tokio7runtime4task3raw4poll", cookie::RUNS),
 ];
-/// Breakpoints of a recording at most.
-const MOST: usize = 1024;
+/// What tokio leaves in a program of which the symbols were removed: the paths of its sources, for its messages.
+const TRACE: &str = "/tokio-1.";
+
+/// A program's file: its number and name.
+pub(crate) type ProgramFile = (u64, String);
 
 /// Places for breakpoints.
 #[derive(Debug, Default)]
 pub(crate) struct TaskPlan {
     places: Vec<Place>,
     notes: Vec<String>,
+    /// The programs that were looked into.
+    programs: BTreeSet<ProgramFile>,
 }
 
 impl TaskPlan {
     /// Looks for them in the programs that these processes run, or in the one that the recording will start.
     pub(crate) fn new(pids: &[u32], command: Option<&str>, reader: &mut Reader) -> TaskPlan {
         let mut plan = TaskPlan::default();
-        let runs = |&pid: &u32| Some((std::fs::read_link(format!("/proc/{pid}/exe")).ok()?.to_str()?.to_owned(), pid));
-        let mut programs: Vec<(String, Vec<u32>)> = vec![];
-        let mut paths = BTreeSet::new();
+        let runs = |&pid: &u32| {
+            let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+            let path = path.to_str()?;
+            // A newer one is at its place by now; what runs is mapped.
+            Some((path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(), pid))
+        };
         for (path, pid) in pids.iter().filter_map(runs) {
-            if paths.insert(path.clone()) {
-                programs.push((path, vec![pid]));
-            }
+            plan.look_into(binaries(&path, &[pid], None), reader);
         }
-        programs.extend(command.map(|command| (command.to_owned(), vec![])));
-        for (path, pids) in programs {
-            plan.of_program(&path, &pids, command, reader);
+        if let Some(command) = command {
+            plan.look_into(binaries(command, &[], Some(command)), reader);
         }
-        if plan.places.len() > MOST {
+        if plan.places.len() > MOST_PLACES {
             plan.notes.push(format!(
-                "tasks of tokio are not followed: that takes {} breakpoints, at most {MOST} are set",
+                "tasks of tokio are not followed: that takes {} breakpoints, at most {MOST_PLACES} are set",
                 plan.places.len()
             ));
             plan.places.clear();
@@ -62,14 +69,22 @@ impl TaskPlan {
         plan
     }
 
-    fn of_program(&mut self, path: &str, pids: &[u32], command: Option<&str>, reader: &mut Reader) {
-        // What cannot be opened is said of the samples.
-        for binary in binaries(path, pids, command).unwrap_or_default() {
-            let Ok(file) = binary.file.try_clone() else { continue };
+    /// Looks into files, each once. What cannot be opened is said of the samples.
+    fn look_into(&mut self, binaries: Result<Vec<Binary>, String>, reader: &mut Reader) {
+        for binary in binaries.unwrap_or_default() {
+            let Ok((file, about)) = binary.file.try_clone().and_then(|file| Ok((file, binary.file.metadata()?))) else {
+                continue;
+            };
+            if !self.programs.insert((about.ino(), binary.name.clone())) {
+                continue;
+            }
             reader.give(ITSELF, file, None, About { is_program: true, ..About::default() });
-            let wanted = Wanted::Rust(FUNCTIONS.iter().map(|&(path, _)| path.to_owned()).collect());
+            let paths = FUNCTIONS.iter().map(|&(path, _)| path.to_owned()).collect();
+            let wanted = Wanted::Rust { paths, trace: TRACE.to_owned() };
             let located = reader.functions(ITSELF, None, &wanted).unwrap_or_default();
             reader.take_back(ITSELF);
+            let not_followed = |why: &String| format!("tasks of tokio are not followed in {}: {why}", binary.name);
+            self.notes.extend(located.refused.iter().map(not_followed));
             // Without one of them it is no program of tokio, or of a version that is too old.
             if located.functions.len() < FUNCTIONS.len() {
                 continue;
@@ -87,6 +102,21 @@ impl TaskPlan {
                 }));
             }
         }
+    }
+
+    /// The programs that were looked into: breakpoints are in every process that runs one of them.
+    pub(crate) fn programs(&self) -> &BTreeSet<ProgramFile> {
+        &self.programs
+    }
+
+    /// Why tasks of these programs are not followed, where the recording runs already: then no breakpoint is set any more.
+    pub(crate) fn too_late(self) -> Vec<String> {
+        let late = |(_, name): &ProgramFile| {
+            format!(
+                "tasks of tokio are not followed in {name}: it was started after the recording began; record it while it runs"
+            )
+        };
+        if self.places.is_empty() { self.notes } else { self.programs.iter().map(late).collect() }
     }
 
     /// Whether there is nothing to set.
@@ -113,7 +143,7 @@ pub(crate) struct TaskBreakpoints {
 impl TaskBreakpoints {
     /// Sets them. What the kernel refuses is noted; the recording goes on.
     pub(crate) fn set(loaded: &mut Loaded, plan: TaskPlan) -> Option<TaskBreakpoints> {
-        let TaskPlan { places, mut notes } = plan;
+        let TaskPlan { places, mut notes, .. } = plan;
         if places.is_empty() && notes.is_empty() {
             return None;
         }

@@ -23,6 +23,7 @@ use tailsight_trace::meta;
 use tailsight_trace::routines::{RoutineRow, State};
 use tailsight_trace::samples::SampleRow;
 
+use self::breakpoints::{ProgramFile, TaskPlan};
 use self::memory::OfProcess;
 use crate::clocks;
 use crate::loaded::Loaded;
@@ -85,6 +86,8 @@ struct Steady {
 #[derive(Default)]
 pub(super) struct Routines {
     is_off: bool,
+    /// The programs that were looked into for breakpoints.
+    programs: BTreeSet<ProgramFile>,
     /// Processes that were asked for.
     processes: BTreeMap<u32, Tasks>,
     looks: Vec<Look>,
@@ -108,6 +111,11 @@ pub(super) struct Routines {
 }
 
 impl Routines {
+    /// `programs`: those that were looked into for breakpoints.
+    pub(super) fn new(programs: BTreeSet<ProgramFile>) -> Routines {
+        Routines { programs, ..Routines::default() }
+    }
+
     /// That looks at nothing.
     pub(super) fn off() -> Routines {
         Routines { is_off: true, ..Routines::default() }
@@ -120,10 +128,13 @@ impl Routines {
         }
         for &pid in pids {
             let tasks = match self.processes.get(&pid) {
-                None => match self.go(pid, stacks) {
-                    Some(tasks) => tasks,
-                    None => self.python(pid, stacks),
-                },
+                None => {
+                    self.tokio(pid, stacks);
+                    match self.go(pid, stacks) {
+                        Some(tasks) => tasks,
+                        None => self.python(pid, stacks),
+                    }
+                }
                 Some(&Tasks::NoAsyncio { runtime, layout, asked }) if asked.elapsed() >= ASKED_AGAIN => {
                     asyncio_of(pid, runtime, layout)
                 }
@@ -138,6 +149,16 @@ impl Routines {
             if let Some(Err(error)) = running.map(|running| routines::tell(loaded, pid, running)) {
                 self.note(format!("tasks are not read: {}", tailsight_units::chain(&error)));
             }
+        }
+    }
+
+    /// Says why the tasks of a program that runs since are not followed, if it has such.
+    fn tokio(&mut self, pid: u32, stacks: &mut Stacks) {
+        if let Some(program) = stacks.program_of(pid)
+            && self.programs.insert(program)
+        {
+            let late = TaskPlan::new(&[pid], None, stacks.reader()).too_late();
+            late.into_iter().for_each(|why| self.note(why));
         }
     }
 
@@ -352,7 +373,7 @@ impl Routines {
         stacks: &mut Stacks,
         (start_ns, end_ns): (u64, u64),
     ) -> Option<(meta::Routines, Vec<RoutineRow>)> {
-        if self.said.versions.is_empty() {
+        if self.said.versions.is_empty() && self.said.notes.is_empty() {
             return None;
         }
         self.unwind_all(stacks);
