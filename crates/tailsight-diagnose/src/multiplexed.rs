@@ -2,8 +2,9 @@
 //!
 //! In: [`Lifetimes`]. Out: the counts of the JSON, notes, and [`Error::WrongProtocol`].
 
-use tailsight_lifetime::Lifetimes;
+use tailsight_lifetime::{Leg, Lifetimes};
 
+use crate::cohorts::legs::is_substantial;
 use crate::model::Multiplexed;
 use crate::{Diagnosis, Error};
 
@@ -25,9 +26,16 @@ impl Multiplexed {
     }
 }
 
-/// Whether most messages of the diagnosis are segments of connections that many requests share.
+/// Whether most messages that the diagnosis explains are segments of connections that many requests share. Those have a receive leg only.
 pub fn counts_segments(diagnosis: &Diagnosis) -> bool {
-    diagnosis.multiplexed.is_some_and(|counts| counts.unpaired() * 2 > diagnosis.messages.total)
+    let are_most = |counts: Multiplexed| counts.unpaired() * 2 > diagnosis.messages.total;
+    diagnosis.leg == Leg::Receive && diagnosis.multiplexed.is_some_and(are_most)
+}
+
+/// Of a diagnosis of segments: whether nothing tells how long requests take. On other connections there may be enough that have replies.
+pub fn knows_only_receiving(diagnosis: &Diagnosis) -> bool {
+    let messages = |leg: Leg| diagnosis.legs.get(leg.name()).map_or(0, |of| of.messages as usize);
+    counts_segments(diagnosis) && !is_substantial(messages(Leg::Total), messages(Leg::Receive))
 }
 
 /// What a reader must know of these connections before the numbers.
@@ -38,6 +46,18 @@ pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
                   times are true, and service, transmit and total are N/A, for no event tells which reply is whose";
     if counts.http2 > 0 {
         notes.push(format!("{} messages came by HTTP/2 (or gRPC): {shared}", counts.http2));
+    }
+    if counts.unpaired() > 0 && !matches!(diagnosis.leg, Leg::Receive) {
+        let connections = match lifetimes.multiplexed.connections {
+            1 => "the one connection".to_owned(),
+            n => format!("the {n} connections"),
+        };
+        notes.push(format!(
+            "{connections} that requests share {} left out here: the {} is that of the {} messages on other connections",
+            if lifetimes.multiplexed.connections == 1 { "is" } else { "are" },
+            diagnosis.leg.name(),
+            diagnosis.messages.complete,
+        ));
     }
     if counts.tls_shared > 0 {
         notes.push(format!(

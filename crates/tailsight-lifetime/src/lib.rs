@@ -30,6 +30,7 @@ pub use model::{
 pub use tailsight_trace::meta::send_entry;
 
 use input::read_ahead::reading_ahead;
+use messages::multiplexed::Multiplexed;
 use partition::{Legs, Partition};
 use path::{Owners, Piece, Step, Walk};
 use scan::Scan;
@@ -63,7 +64,7 @@ pub struct Lifetimes {
     /// Retransmissions and drops of what the target sent its clients.
     pub outgoing: messages::outgoing::Counts,
     /// Messages on connections that requests may share.
-    pub multiplexed: messages::multiplexed::Multiplexed,
+    pub multiplexed: Multiplexed,
     /// Requests to other servers whose waits are not known, because several were under way on their connection at a time.
     pub unknown_backend_calls: u64,
     /// How often NUMA balancing moved a thread of the target to another core.
@@ -237,10 +238,11 @@ impl Analysis {
     /// # Errors
     /// Those of [`Run::events`].
     pub fn of(run: &mut Run) -> Result<Analysis, Error> {
-        Analysis::read(run, Without::default(), |_| None)
+        Analysis::read(run, Without::default(), |_, _| None)
     }
 
-    /// As [`Analysis::of`], but only some messages are divided into parts: which ones, `wanted` says of all of them. In these, stages are
+    /// As [`Analysis::of`], but only some messages are divided into parts: which ones, `wanted` says of all of them, and of
+    /// how many of them are on connections that requests share. In these, stages are
     /// known but for those that follow from the timelines of threads ([`messages::stages`]). A run of many messages is read in a fraction
     /// of the time so. Paths are there for all. Some rules for sleeps may be left out, to see what they are worth.
     ///
@@ -249,15 +251,15 @@ impl Analysis {
     pub fn of_some(
         run: &mut Run,
         without: Without,
-        wanted: impl FnOnce(&[Message]) -> Vec<bool>,
+        wanted: impl FnOnce(&[Message], &Multiplexed) -> Vec<bool>,
     ) -> Result<Analysis, Error> {
-        Analysis::read(run, without, |messages| Some(wanted(messages)))
+        Analysis::read(run, without, |messages, multiplexed| Some(wanted(messages, multiplexed)))
     }
 
     fn read(
         run: &mut Run,
         without: Without,
-        wanted: impl FnOnce(&[Message]) -> Option<Vec<bool>>,
+        wanted: impl FnOnce(&[Message], &Multiplexed) -> Option<Vec<bool>>,
     ) -> Result<Analysis, Error> {
         let facts = RunContext::of(run);
         let mut streams = run.streams()?;
@@ -276,7 +278,7 @@ impl Analysis {
             Err(error) => return Err(error),
         };
         scan.without_rules = without;
-        let wanted = wanted(&scan.messages);
+        let wanted = wanted(&scan.messages, &scan.multiplexed);
         Ok(Analysis::from_scan(&facts, scan, wanted))
     }
 

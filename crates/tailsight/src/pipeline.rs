@@ -8,6 +8,7 @@ use tailsight_diagnose::cohorts::legs::Latencies;
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf, Selection};
 use tailsight_ideal::Named;
+use tailsight_lifetime::messages::multiplexed::Multiplexed;
 use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart, Without};
 use tailsight_trace::Run;
 
@@ -26,7 +27,8 @@ pub struct Opened {
 impl Opened {
     /// The latencies of its messages.
     pub fn latencies(&self) -> Latencies {
-        Latencies::of(&self.analysis.lifetimes.messages)
+        let lifetimes = &self.analysis.lifetimes;
+        Latencies::beside(&lifetimes.messages, &lifetimes.multiplexed)
     }
 }
 
@@ -44,8 +46,8 @@ pub fn open_for(
     options: Options,
 ) -> anyhow::Result<(Opened, Options, Selection)> {
     let mut asked = None;
-    let divide = |messages: &[Message]| {
-        let latencies = Latencies::of(messages);
+    let divide = |messages: &[Message], multiplexed: &Multiplexed| {
+        let latencies = Latencies::beside(messages, multiplexed);
         let options = chosen(options, Some(question), &latencies, None);
         let selection = Selection::with(messages, latencies, &options);
         let read = selection.read(messages, &options);

@@ -202,7 +202,7 @@ pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
     let run = fill::quote(&facts.run);
     let mut out = vec![];
     let segments = crate::multiplexed::counts_segments(diagnosis);
-    if segments {
+    if crate::multiplexed::knows_only_receiving(diagnosis) {
         out.push(NextStep::words(
             "measure requests at the client, or by traces of the application: here only the time until segments are received is known",
         ));
@@ -244,9 +244,15 @@ pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
         ));
     }
     out.push(NextStep::command("see it all on one page", format!("tailsight report {run}")));
-    if diagnosis.leg == Leg::Receive && !crate::multiplexed::counts_segments(diagnosis) {
-        let command = format!("tailsight diagnose {run} --leg total");
-        out.push(NextStep::command("include service and sending, not only receiving", command));
+    let total = NextStep::command(
+        "include service and sending, not only receiving",
+        format!("tailsight diagnose {run} --leg total"),
+    );
+    match diagnosis.leg == Leg::Receive {
+        // How long requests take is what was asked for.
+        true if segments && !crate::multiplexed::knows_only_receiving(diagnosis) => out.insert(0, total),
+        true if !segments => out.push(total),
+        _ => {}
     }
     out.truncate(3);
     out

@@ -7,7 +7,7 @@
 //! HTTP/2 in the clear is seen by its frames. What TLS carries cannot be seen; whether requests wait for each other can: a client of
 //! HTTP/1 sends its next request after the reply to the one before, so that requests and replies alternate.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::Event;
 use tailsight_trace::event::flow_flags;
 
@@ -101,6 +101,8 @@ pub struct Multiplexed {
     /// On connections of which it is not known what carries them, to ports on which requests do not wait for each other: they are paired by
     /// order, which is right for pipelining and wrong for HTTP/2.
     pub unknown_shared: u64,
+    /// The connections of HTTP/2, and those of TLS that requests share.
+    pub connections: u64,
 }
 
 impl Multiplexed {
@@ -130,6 +132,7 @@ impl Multiplexed {
         // Requests that were read in the connection's bytes have replies by these.
         let by_order = |m: &Message| m.class == 0 || m.flags & flags::UNFRAMED != 0;
         let messages = found.messages.iter_mut().zip(&mut found.extras).filter(|(m, _)| by_order(m));
+        let mut connections = FxHashSet::default();
         for (m, extra) in messages {
             match carriers.get(&m.flow).unwrap_or(&Carrier::Plain) {
                 Carrier::Plain => continue,
@@ -147,10 +150,12 @@ impl Multiplexed {
                     continue;
                 }
             }
+            connections.insert(m.flow);
             (m.send_ns, m.xmit_ns, m.nic_tx_ns, m.nic_tx_error_ns, m.reply_bytes) = (0, 0, 0, 0, 0);
             m.flags &= !(flags::SHARED_REPLY | flags::CONTINUED | flags::REPLY_DROPPED);
             *extra = Extra { stack_cpu: extra.stack_cpu, uncommon: extra.uncommon, ..Extra::default() };
         }
+        counts.connections = connections.len() as u64;
         counts
     }
 }
@@ -234,7 +239,7 @@ mod tests {
         let (mut found, flows) = found(&[(10, 20), (30, 40)]);
         let carriers = FxHashMap::from_iter([(0, Carrier::Http2)]);
         let counts = Multiplexed::unpair(&mut found, &flows, &carriers);
-        assert_eq!(counts, Multiplexed { http2: 2, ..Multiplexed::default() });
+        assert_eq!(counts, Multiplexed { http2: 2, connections: 1, ..Multiplexed::default() });
         assert!(found.messages.iter().all(|m| (m.send_ns, m.xmit_ns) == (0, 0) && m.recv_ns != 0));
         assert!(found.extras.iter().all(|e| (e.send_tid, e.sent_ns, e.stack_cpu) == (0, 0, 1)));
     }

@@ -19,7 +19,7 @@ mod typical;
 
 use tailsight_diagnose::advice::root_words;
 use tailsight_diagnose::model::{Cause, Fix, NextStep};
-use tailsight_diagnose::multiplexed::counts_segments;
+use tailsight_diagnose::multiplexed::{counts_segments, knows_only_receiving};
 use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Leg;
 use tailsight_trace::RunMeta;
@@ -227,7 +227,7 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
         None => ". Because:".to_owned(),
     };
     let said = format!("{focus} take {mean}, {apart} {word} than {reference}{because}");
-    if counts_segments(d) {
+    if knows_only_receiving(d) {
         return format!("Only receiving is known here, not how long requests take: many share a connection. {said}");
     }
     said
