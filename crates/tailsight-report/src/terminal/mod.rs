@@ -345,8 +345,15 @@ fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
                 text += &format!(", {what} {}", percentiles.join(", "));
             }
         }
-        if let Some((peer, n)) = calls.peers.first() {
-            text += &format!(", most to {} ({})", clean(peer), units::count(*n));
+        // Whoever is listed first of those that got as many has not got the most.
+        match &calls.peers[..] {
+            [(peer, n), ..] if *n == calls.calls => text += &format!(", all to {}", clean(peer)),
+            [(_, n), (_, other), ..] if n == other => {
+                let alike = calls.peers.iter().filter(|(_, of)| of == n).count();
+                text += &format!(", to {} servers {} each", units::count(alike as u64), units::count(*n));
+            }
+            [(peer, n), ..] => text += &format!(", most to {} ({})", clean(peer), units::count(*n)),
+            [] => {}
         }
         Some(text)
     };
