@@ -222,7 +222,8 @@ impl Search<'_> {
     }
 }
 
-/// A function's name as readers know it, without the types of its arguments: `Journal::compact` of `Journal::compact(std::vector<int>&) const`.
+/// A function's name as readers know it, without the types of its arguments and of its result: `Journal::compact` of
+/// `Journal::compact(std::vector<int>&) const`, `Main.parse` of `java.util.Map Main.parse(java.lang.String)`.
 #[must_use]
 pub fn without_arguments(name: &str) -> &str {
     let signature = name.trim_end_matches(" const");
@@ -234,9 +235,25 @@ pub fn without_arguments(name: &str) -> &str {
         open == 0
     });
     match begin {
-        Some((at, _)) if at > 0 => name[..at].trim_end(),
+        Some((at, _)) if at > 0 => without_result(name[..at].trim_end()),
         _ => name,
     }
+}
+
+/// Names of one function that have blanks outside of brackets: what is before the last one is no type.
+const BLANKS: [&str; 3] = ["operator", "thunk to", "clone"];
+
+/// A name of a function that had arguments, without the type before it.
+fn without_result(name: &str) -> &str {
+    if BLANKS.iter().any(|word| name.contains(word)) {
+        return name;
+    }
+    let mut open = 0;
+    let blank = name.char_indices().rev().find(|(_, c)| {
+        open += i32::from(matches!(c, '>' | ')' | ']' | '}')) - i32::from(matches!(c, '<' | '(' | '[' | '{'));
+        *c == ' ' && open == 0
+    });
+    blank.map_or(name, |(at, _)| &name[at + 1..])
 }
 
 /// The clause of a cause's sentence that says what is known of the first function of `of`.
@@ -312,6 +329,21 @@ mod tests {
             ("(anonymous)", "(anonymous)"),
             ("unbalanced)", "unbalanced)"),
             ("rs::main::{{closure}}", "rs::main::{{closure}}"),
+        ] {
+            assert_eq!(without_arguments(name), short);
+        }
+    }
+
+    /// The compiler of a JVM writes the type of the result before the name: "java.util.Map Main.parse" was the function.
+    #[test]
+    fn the_type_of_a_result_is_left_out() {
+        for (name, short) in [
+            ("java.util.Map Main.parse(java.lang.String)", "Main.parse"),
+            ("void Main$Pool.run()", "Main$Pool.run"),
+            ("std::map<int, long> shop::load<int, long>(int)", "shop::load<int, long>"),
+            ("non-virtual thunk to Page::render(int)", "non-virtual thunk to Page::render"),
+            ("Decimal::operator bool() const", "Decimal::operator bool"),
+            ("<Page as Render<A, B>>::render", "<Page as Render<A, B>>::render"),
         ] {
             assert_eq!(without_arguments(name), short);
         }
