@@ -14,7 +14,8 @@ use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey, fields};
 
 use crate::messages::call_owner::{self, Question, Told, Whose};
-use crate::messages::routines::ByLoops;
+use crate::messages::relayed::{self, Relayed};
+use crate::messages::routines::{ByLoops, Routines};
 use crate::messages::{Extra, sequence_diff};
 use crate::model::Message;
 
@@ -37,6 +38,13 @@ pub struct Call {
     pub tid: u32,
     /// The server: index into the run's symbols.
     pub peer: u32,
+    /// When the message's goroutine had its request sent; 0: not known to be of one.
+    pub sent: u64,
+    /// Of that, when the answer to another message's call on this connection was received, if that came after this message: the connection was
+    /// not free before; else 0.
+    pub freed: u64,
+    /// Then its turn on that connection: index into the run's symbols.
+    pub turn: u32,
 }
 
 /// A connection to another server was made readable.
@@ -337,28 +345,43 @@ impl Peers {
     }
 
     /// All events were taken. `messages` and `extras` as found; `order`: the found index of each message that is kept, in order
-    /// of arrival; `sleeps`: when a thread began to wait for work, in order; `by_loops`: messages by the task of asyncio that answered them.
+    /// of arrival; `sleeps`: when a thread began to wait for work, in order; `routines`: the tasks of messages.
     pub fn finish(
         mut self,
         messages: &[Message],
         extras: &[Extra],
         order: &[u32],
         sleeps: impl Fn(u32) -> Vec<u64>,
-        by_loops: &ByLoops,
+        routines: &Routines,
     ) -> Found {
         self.tell_the_several(messages, extras, &sleeps);
-        self.ask_the_routines(by_loops);
+        self.ask_the_routines(routines.by_loops());
+        if routines.by_loops().is_empty() {
+            self.ask_the_relayed(routines, messages, extras, &sleeps);
+        }
         let mut place = vec![NOBODY; messages.len()];
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
         let mut waits: Vec<(u32, Call)> = vec![];
         let unknown = self.calls.iter().filter(|c| self.is_shared(&c.key)).count() as u64 + self.on_shared;
+        let freed = self.freed();
         for c in self.calls.iter().filter(|c| c.received != 0 && kept(c.of) != NOBODY && !self.is_shared(&c.key)) {
             let m = &messages[c.of as usize];
             // Answered before the other server was: nobody waited for it.
             let from = if c.left == 0 { c.received } else { c.left };
             if c.sent >= m.recv_ns && c.ready > from && m.send_ns >= c.ready {
-                let call = Call { from, to: c.ready, received: c.received, tid: c.receiver, peer: c.peer };
+                let sent = if c.by_routine == ByRoutine::NotKnown { 0 } else { c.sent };
+                let freed = freed.get(&(c.key, c.sent)).copied().filter(|freed| *freed > m.recv_ns).unwrap_or(0);
+                let call = Call {
+                    from,
+                    to: c.ready,
+                    received: c.received,
+                    tid: c.receiver,
+                    peer: c.peer,
+                    sent,
+                    freed,
+                    turn: 0,
+                };
                 waits.push((kept(c.of), call));
             }
         }
@@ -367,6 +390,9 @@ impl Peers {
                 wait.peer = self.free_connection_to(wait.peer);
                 waits.push((kept(of), wait));
             }
+        }
+        for (_, call) in waits.iter_mut().filter(|(_, call)| call.freed != 0) {
+            call.turn = self.free_connection_to(call.peer);
         }
         waits.sort_unstable_by_key(|&(id, c)| (id, c.from, c.to));
         let mut out = Found { unknown, ..Found::default() };
@@ -420,10 +446,52 @@ impl Peers {
             let sleeps = sleeps_of.entry(c.sender).or_insert_with(|| sleeps(c.sender));
             if let Some(&from) = sleeps.get(sleeps.partition_point(|at| *at <= m.recv_ns)).filter(|at| **at < d.ready) {
                 let (to, received, tid, peer) = (d.ready, d.received, d.receiver, c.peer);
-                out.push((c.of, Call { from, to, received, tid, peer }));
+                out.push((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: 0 }));
             }
         }
         out
+    }
+
+    /// By connection and time of a goroutine's call: when the answer to the call before it on that connection was received, if that was
+    /// another message's, or nobody's.
+    fn freed(&self) -> FxHashMap<(FlowKey, u64), u64> {
+        let mut before: FxHashMap<FlowKey, &Open> = FxHashMap::default();
+        let mut out = FxHashMap::default();
+        for c in self.calls.iter().filter(|c| c.received != 0 && c.by_routine != ByRoutine::NotKnown) {
+            if let Some(d) = before.insert(c.key, c).filter(|d| d.of != c.of && d.last <= c.sent) {
+                out.insert((c.key, c.sent), d.last);
+            }
+        }
+        out
+    }
+
+    /// A goroutine hands its request to another one, which sends it: see [`crate::messages::relayed`].
+    fn ask_the_relayed(
+        &mut self,
+        routines: &Routines,
+        messages: &[Message],
+        extras: &[Extra],
+        sleeps: &impl Fn(u32) -> Vec<u64>,
+    ) {
+        let asks = |c: &Open| matches!(c.by_routine, ByRoutine::Of(_));
+        let asked_directly: FxHashSet<u32> = self.calls.iter().filter(|c| asks(c)).map(|c| c.peer).collect();
+        let is_relayed = |c: &Open| {
+            matches!(c.by_routine, ByRoutine::HasNone(_))
+                && c.received != 0
+                && !asked_directly.contains(&c.peer)
+                && !self.is_shared(&c.key)
+        };
+        let at: Vec<usize> = (0..self.calls.len()).filter(|&at| is_relayed(&self.calls[at])).collect();
+        let relayed = |&at: &usize| {
+            let Open { of, sent, ready, last, receiver, .. } = self.calls[at];
+            Relayed { of: Some(of).filter(|&of| of != NOBODY), sent, ready, last: (last, receiver) }
+        };
+        let calls: Vec<Relayed> = at.iter().map(relayed).collect();
+        for (at, whose) in at.into_iter().zip(relayed::tell(&calls, routines, messages, extras, sleeps)) {
+            // It waits from then on, whatever the thread does.
+            let call = &mut self.calls[at];
+            (call.of, call.left) = (whose.unwrap_or(NOBODY), call.sent);
+        }
     }
 
     /// The symbol of what a message waits for if all connections to a server are in use.

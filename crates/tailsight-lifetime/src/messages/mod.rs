@@ -14,6 +14,7 @@ pub mod multiplexed;
 pub mod nic;
 pub mod outgoing;
 pub mod overtaken;
+pub mod relayed;
 pub mod reorder;
 pub mod replies;
 pub mod requests;

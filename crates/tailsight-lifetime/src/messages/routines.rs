@@ -11,7 +11,7 @@
 //! A goroutine receives by itself. Of asyncio the loop receives, between its tasks, and gives the bytes to the one that waits for them, or
 //! makes one: the task that answers had the message.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::routines::{RoutineRow, State};
 
 use super::Extra;
@@ -29,6 +29,10 @@ pub struct Parked {
     pub to: u64,
     /// Where: a call stack of the run's samples, by number; none where that is not known.
     pub stack: Option<u32>,
+    /// The first look that saw it there, and the last.
+    pub seen: (u64, u64),
+    /// For its turn on a connection to another server, by number among the run's symbols; 0: not known to be for that.
+    pub turn: u32,
     /// It did so for another message, which it answered before it turned to this one.
     pub for_others: bool,
 }
@@ -57,6 +61,10 @@ pub struct Routines {
     runs: TaskRuns,
     /// From then on nothing of tasks is told any more.
     off_ns: Option<u64>,
+    /// By what a goroutine waits for (its turn on a connection to a server): the place where most were seen that did.
+    lines: FxHashMap<u32, u32>,
+    /// Places where a task awaits a future of its own program's making: work that it gave to a thread, or what a callback brings.
+    futures: FxHashSet<u32>,
 }
 
 impl Routines {
@@ -74,6 +82,33 @@ impl Routines {
     #[must_use]
     pub fn with_runs(self, runs: TaskRuns, off_ns: Option<u64>) -> Routines {
         Routines { runs, off_ns, ..self }
+    }
+
+    /// And with the places (numbers of call stacks) where a task of asyncio awaits a future of its own program's making.
+    #[must_use]
+    pub fn with_futures(self, futures: FxHashSet<u32>) -> Routines {
+        Routines { futures, ..self }
+    }
+
+    /// Calls were found: where goroutines wait for their turn on a connection, of those that were seen to. `of`: messages that did, for what, and
+    /// until when.
+    pub fn learn_lines<'a>(&mut self, of: impl Iterator<Item = (&'a Message, &'a Extra, u32, u64)>) {
+        let mut seen: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        for (m, extra, turn, freed) in of {
+            let Some(task) = self.of(m, extra) else { continue };
+            let last = self.looks_at(task, m).take_while(|look| look.ts_ns < freed).last();
+            if let Some(stack) = last.filter(|l| l.state == State::Waiting).and_then(|l| l.stack.checked_sub(1)) {
+                *seen.entry((turn, stack)).or_default() += 1;
+            }
+        }
+        let mut by_number: Vec<_> = seen.into_iter().map(|((turn, stack), n)| (n, turn, stack)).collect();
+        by_number.sort_unstable();
+        self.lines = by_number.into_iter().map(|(_, turn, stack)| (turn, stack)).collect();
+    }
+
+    /// The place where those were seen that waited for this.
+    pub fn line(&self, turn: u32) -> Option<u32> {
+        self.lines.get(&turn).copied()
     }
 
     /// A thread begins to run a task.
@@ -141,6 +176,42 @@ impl Routines {
         seen.get(seen.partition_point(|&(since, _)| since <= ts)).map_or(u64::MAX, |&(since, _)| since)
     }
 
+    /// The task that a thread was next told to be in, after `ts`; 0: none.
+    pub fn next_in(&self, tid: u32, ts: u64) -> Option<(u64, u64)> {
+        let seen = self.seen.get(&tid)?;
+        seen.get(seen.partition_point(|&(since, _)| since <= ts)).copied()
+    }
+
+    /// Looks at the task of a message while it had it. Of a goroutine of another process at the same address the message is another. Of a task
+    /// of asyncio a look does not tell the message.
+    fn looks_at<'a>(&'a self, task: u64, m: &Message) -> impl Iterator<Item = &'a RoutineRow> + Clone {
+        let (recv_ns, send_ns) = (m.recv_ns, m.send_ns);
+        let looks = self.looks.get(&task).map_or(&[][..], Vec::as_slice);
+        let first = looks.partition_point(|look| look.ts_ns <= recv_ns);
+        let within = looks[first..].iter().take_while(move |look| look.ts_ns < send_ns);
+        within.filter(move |look| {
+            look.since_ns == 0 || (recv_ns.saturating_sub(CALL_NS)..=recv_ns).contains(&look.since_ns)
+        })
+    }
+
+    /// Whether looks allow that the task of a message handed a request to another task that sent it then, and waited until the answer could be
+    /// read. `went_on`: whether another answer to it was received after a time and before that.
+    pub fn may_have_asked(
+        &self,
+        task: u64,
+        m: &Message,
+        (sent, ready): (u64, u64),
+        went_on: impl Fn(u64) -> bool,
+    ) -> bool {
+        let waiting = |look: &&RoutineRow| look.state == State::Waiting;
+        let before = self.looks_at(task, m).take_while(|look| look.ts_ns < sent).last().filter(waiting);
+        let mut meanwhile =
+            self.looks_at(task, m).skip_while(|look| look.ts_ns <= sent).take_while(|look| look.ts_ns < ready);
+        let Some(first) = meanwhile.next() else { return true };
+        let stayed = before.is_some_and(|look| look.stack == first.stack && !went_on(look.ts_ns));
+        waiting(&first) && !stayed && meanwhile.all(|look| waiting(&look) && look.stack == first.stack)
+    }
+
     /// The task that had a message: that received it and answered it, or that answered what a loop received between its tasks. None where
     /// these are two, or not known.
     pub fn of(&self, m: &Message, extra: &Extra) -> Option<u64> {
@@ -190,13 +261,7 @@ impl Routines {
     /// When the task of a message waited between its receive call and its reply, in order and without overlap.
     pub fn parked(&self, m: &Message, extra: &Extra, threads: &Threads) -> Vec<Parked> {
         let Some(task) = self.of(m, extra) else { return vec![] };
-        let Some(looks) = self.looks.get(&task) else { return vec![] };
-        let first = looks.partition_point(|look| look.ts_ns <= m.recv_ns);
-        let within = looks[first..].iter().take_while(|look| look.ts_ns < m.send_ns);
-        // Of a goroutine of another process at the same address the message is another. Of a task of asyncio a look does not tell the message.
-        let since = m.recv_ns.saturating_sub(CALL_NS)..=m.recv_ns;
-        let of_message = |look: &&RoutineRow| look.since_ns == 0 || since.contains(&look.since_ns);
-        let mut looks = within.filter(of_message).peekable();
+        let mut looks = self.looks_at(task, m).peekable();
         let of_loop = self.is_of_loop(m);
         let mut out: Vec<Parked> = vec![];
         // Until when it is known not to have waited.
@@ -216,7 +281,14 @@ impl Routines {
             // Tasks of a loop go on when its thread runs, and not while that sleeps.
             let asleep = |ts| if of_loop { sleep_at(m.tid, ts, threads) } else { None }.unwrap_or((ts, ts));
             let began = left.min(asleep(look.ts_ns).0).clamp(ran, look.ts_ns);
-            let mut parked = Parked { from: began, to: asleep(last).1.min(m.send_ns), stack, for_others: false };
+            let mut parked = Parked {
+                from: began,
+                to: asleep(last).1.min(m.send_ns),
+                stack,
+                seen: (look.ts_ns, last),
+                turn: 0,
+                for_others: false,
+            };
             if looks.peek().is_none() {
                 // Nothing was seen of it since. The thread that answered slept, and did not run it before it woke.
                 parked.to = last.max(woke(extra.send_tid, m.send_ns, threads).unwrap_or(0)).min(m.send_ns);

@@ -5,6 +5,7 @@
 //! (or answered) it: where that thread ran, what ran on the core for which it waited, and what it waited for while it slept, which
 //! [`rules`] decide.
 
+mod beside_calls;
 mod holder;
 pub mod owners;
 pub mod pieces;

@@ -2,6 +2,7 @@
 //!
 //! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
 
+use super::beside_calls::beside_calls;
 use super::holder::{self, Held};
 use crate::messages::backend_calls::NOBODY;
 use crate::messages::routines::Parked;
@@ -301,8 +302,11 @@ impl Task {
         if let Some(spells) = scan.routines.spells(m, extra, &scan.threads) {
             return Task::Spells(spells);
         }
+        let of_loop = scan.routines.is_of_loop(m);
         let of = scan.routines.parked(m, extra, &scan.threads);
-        Task::Waits(Waits { of, next: 0, of_loop: scan.routines.is_of_loop(m) })
+        // Tasks of a loop ask themselves, or have others ask that have waits of their own.
+        let of = if of_loop { of } else { beside_calls(of, scan.peers.calls(m.id)) };
+        Task::Waits(Waits { of, next: 0, of_loop })
     }
 
     /// A part of the service that is no wait for another server.
@@ -345,8 +349,17 @@ impl Waits {
             if begin < end {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
                 self.at_work(scan, m, (at, begin), Focus { tid, ..focus }, out);
-                let Parked { stack, for_others, .. } = *wait;
-                out.push(Piece::Parked { stack, for_others, ended: None, meanwhile: None, from: begin, to: end });
+                let Parked { stack, for_others, turn, .. } = *wait;
+                out.push(match (turn, scan.routines.line(turn)) {
+                    (1.., None) => {
+                        Piece::Waits { frame: Frame::Peer { symbol: turn }, role: Role::A, from: begin, to: end }
+                    }
+                    // Where others were seen that waited for the same.
+                    (_, line) => {
+                        let stack = if turn == 0 { stack } else { line };
+                        Piece::Parked { stack, for_others, ended: None, meanwhile: None, from: begin, to: end }
+                    }
+                });
                 at = end;
             }
             if wait.to > to {

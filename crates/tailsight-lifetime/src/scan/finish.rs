@@ -41,7 +41,7 @@ impl Scanner<'_> {
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
         self.routines.finish(&messages, &extras);
-        let peers = self.peers.finish(&messages, &extras, &order, sleeps, self.routines.by_loops());
+        let peers = self.peers.finish(&messages, &extras, &order, sleeps, &self.routines);
         let mut messages = gathered(messages, &order);
         for (id, message) in (0..).zip(&mut messages) {
             message.id = id;
@@ -50,6 +50,11 @@ impl Scanner<'_> {
         let framing = self.captures.map(|(protocol, _)| framed(framing, protocol, &messages));
         let extras: Vec<Extra> = gathered(extras, &order);
         overtaken::mark(&mut messages);
+        let in_line = messages.iter().zip(&extras).flat_map(|(m, extra)| {
+            let waited = peers.calls(m.id).iter().filter(|call| call.turn != 0);
+            waited.map(move |call| (m, extra, call.turn, call.freed))
+        });
+        self.routines.learn_lines(in_line);
         let turns = Turns::of(&messages, &extras, &peers, &self.threads);
         turns.add_to(&mut busy_periods);
         complete(&mut self.cores, &self.tree, &busy_periods);
