@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Role};
 
-use crate::advice::pathology;
+use crate::advice::{RowFacts, pathology};
 use crate::categories::unexplained;
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::focus::{mean, ranks};
@@ -108,6 +108,8 @@ pub fn typical(
     let sum_ns: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
     let sums = sums(lifetimes, classification, options.leg, cohort, sum_ns);
     let queued_ns = queued_ns(lifetimes, options.leg, cohort);
+    let symbol = |&symbol: &u32| lifetimes.symbols.get(symbol as usize).map(String::as_str);
+    let in_parallel: Vec<&str> = lifetimes.asked_in_parallel.iter().filter_map(symbol).collect();
     let mean_ns = mean(sum_ns, n);
     let scaled: Vec<i128> = sums.values().map(|&(ns, _)| i128::from(ns)).collect();
     let means = round_to(&scaled, i128::from(n), mean_ns as i64);
@@ -115,7 +117,8 @@ pub fn typical(
         let share = if sum_ns == 0 { 0.0 } else { ns as f64 / sum_ns as f64 };
         let mut row = row(key, subject, mean.max(0) as u64, share);
         if share >= ADVISED {
-            row.advice = pathology(&row, queued_ns, &lifetimes.app, None);
+            let in_parallel = in_parallel.contains(&row.name.as_str());
+            row.advice = pathology(&row, &lifetimes.app, RowFacts { queued_ns, in_parallel, place: None });
         }
         row
     };
@@ -267,6 +270,21 @@ mod tests {
         let advice = |wait| of(&waiting(400, wait, 900_000)).rows[0].advice.concat();
         assert!(advice(Frame::NicToDriver).contains("interrupt"));
         assert_eq!(advice(Frame::DriverToNic), "");
+    }
+
+    /// "Every message waits for a lock" was said of an Event, and "in parallel" of servers that are asked in parallel.
+    #[test]
+    fn advice_claims_no_more_than_is_known() {
+        let of = |category, name: &str, in_parallel| {
+            let row = row((Leg::Service, category, name.into(), Role::A), Subject::named(name), 1_000_000, 0.9);
+            pathology(&row, "python3", RowFacts { in_parallel, ..RowFacts::default() }).concat()
+        };
+        let held = of(Category::LockWait, "python3 holds it", false);
+        assert!(held.contains("or for what another thread is to hand over"), "{held}");
+        assert!(of(Category::LockWait, "futex", false).starts_with("every message waits for a lock: "));
+        assert!(of(Category::BackendWait, "shard (127.0.0.1:22002)", false).contains("in parallel"));
+        let beside = of(Category::BackendWait, "shard (127.0.0.1:22002)", true);
+        assert!(beside.contains("until the last has answered") && !beside.contains("in parallel"), "{beside}");
     }
 
     #[test]

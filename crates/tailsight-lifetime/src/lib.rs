@@ -67,6 +67,8 @@ pub struct Lifetimes {
     pub multiplexed: Multiplexed,
     /// Requests to other servers whose waits are not known, because several were under way on their connection at a time.
     pub unknown_backend_calls: u64,
+    /// The servers that most of the messages that asked them asked beside others, by number of the name among the symbols.
+    pub asked_in_parallel: rustc_hash::FxHashSet<u32>,
     /// How often NUMA balancing moved a thread of the target to another core.
     pub numa_moves: u64,
     /// Where the transmit leg begins.
@@ -298,6 +300,7 @@ impl Analysis {
             outgoing: std::mem::take(&mut scan.outgoing),
             multiplexed: std::mem::take(&mut scan.multiplexed),
             unknown_backend_calls: scan.peers.unknown,
+            asked_in_parallel: std::mem::take(&mut scan.peers.in_parallel),
             numa_moves: scan.numa_moves,
             send_entry: facts.send_entry.clone(),
             overtaken: messages::overtaken::behind_later(

@@ -84,6 +84,9 @@ pub(super) struct Pathology {
     pub category: Category,
     #[serde(default)]
     pub only: Vec<String>,
+    /// The row is a wait for a server that most messages ask beside others.
+    #[serde(default)]
+    pub in_parallel: bool,
     /// The row's mean is at least so long.
     #[serde(default)]
     pub least_us: u64,

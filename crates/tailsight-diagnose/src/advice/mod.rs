@@ -17,7 +17,7 @@ use tailsight_lifetime::{Lifetimes, Message};
 use crate::cohorts::{Cohort, Cohorts};
 use crate::{Options, RecordingFacts};
 pub use fixes::{number, question};
-pub use sentences::{pathology, root_words};
+pub use sentences::{RowFacts, pathology, root_words};
 
 /// What sentences and fixes need to know beside the cause.
 pub struct Advisor<'a> {

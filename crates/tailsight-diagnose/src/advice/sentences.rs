@@ -156,14 +156,26 @@ impl Advisor<'_> {
     }
 }
 
-/// What is known to make a row of the median messages so large. `queued_ns`: how long their replies wait to be sent; `place`: where in the
-/// program the row's time was, as a clause.
-pub fn pathology(row: &TypicalRow, queued_ns: u64, app: &str, place: Option<&str>) -> Vec<String> {
+/// What is known of a row of the median messages beside the row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RowFacts<'a> {
+    /// How long their replies wait to be sent, ns.
+    pub queued_ns: u64,
+    /// It is a wait for a server that most of them ask beside others.
+    pub in_parallel: bool,
+    /// Where in the program the row's time was, as a clause.
+    pub place: Option<&'a str>,
+}
+
+/// What is known to make a row of the median messages so large.
+pub fn pathology(row: &TypicalRow, app: &str, facts: RowFacts<'_>) -> Vec<String> {
+    let RowFacts { queued_ns, in_parallel, place } = facts;
     let fits = |p: &&Pathology| {
         let timer = p.queued_us.is_empty()
             || p.queued_us.iter().any(|[from, to]| (from * 1_000..=to * 1_000).contains(&queued_ns));
         let named = p.only.is_empty() || glob::any(&p.only, &row.name);
-        p.category == row.category && named && timer && row.mean_ns >= p.least_us * 1_000
+        let beside = in_parallel || !p.in_parallel;
+        p.category == row.category && named && timer && beside && row.mean_ns >= p.least_us * 1_000
     };
     let app = if app.is_empty() { "the target" } else { app };
     let says = |p: &Pathology| {

@@ -7,7 +7,7 @@ use tailsight_lifetime::{Frame, LEGS};
 
 use super::naming::clause;
 use super::{InMessage, Search};
-use crate::advice::pathology;
+use crate::advice::{RowFacts, pathology};
 use crate::cause::Category;
 use crate::model::{Cause, Typical, TypicalRow};
 use crate::rows::classification::Classification;
@@ -54,6 +54,6 @@ impl Search<'_> {
         (row.category, row.name, row.subject) = (cause.category, cause.name, cause.subject);
         row.functions = cause.functions;
         // Such a row has waited in the program: for nothing that queues to be sent.
-        row.advice = pathology(row, 0, &self.lifetimes.app, Some(&place));
+        row.advice = pathology(row, &self.lifetimes.app, RowFacts { place: Some(&place), ..RowFacts::default() });
     }
 }

@@ -70,6 +70,8 @@ pub struct Found {
     pub readies: Vec<Ready>,
     /// Names of servers: symbols behind those of the run.
     pub names: Vec<String>,
+    /// The servers that most of the messages that asked them asked beside others: indices into the run's symbols.
+    pub in_parallel: FxHashSet<u32>,
     /// By message: when the first of the calls was sent that may be its own, of those of which it is not known whose they are.
     /// Empty where none are unknown.
     own_from: Vec<u64>,
@@ -395,20 +397,22 @@ impl Peers {
             call.turn = self.free_connection_to(call.peer);
         }
         waits.sort_unstable_by_key(|&(id, c)| (id, c.from, c.to));
-        let mut out = Found { unknown, ..Found::default() };
+        let mut out = Found { unknown, in_parallel: in_parallel(&waits), ..Found::default() };
         if !waits.is_empty() {
             out.offsets.reserve(order.len() + 1);
             let mut next = waits.into_iter().peekable();
             for id in 0..order.len() as u32 {
                 out.offsets.push(out.calls.len() as u32);
-                let mut upto = 0;
-                while let Some((_, mut call)) = next.next_if(|w| w.0 == id) {
-                    // Of calls at the same time the one that was made first counts.
-                    call.from = call.from.max(upto);
-                    if call.from < call.to {
-                        upto = call.to;
-                        out.calls.push(call);
+                let first = out.calls.len();
+                while let Some((_, call)) = next.next_if(|w| w.0 == id) {
+                    // Of calls at the same time the one that ends last counts: when the others were answered, the message went on waiting.
+                    match out.calls[first..].last_mut().filter(|before| call.from < before.to) {
+                        Some(before) if call.to <= before.to => continue,
+                        Some(before) if before.from < call.from => before.to = call.from,
+                        Some(_) => drop(out.calls.pop()),
+                        None => {}
                     }
+                    out.calls.push(call);
                 }
             }
             out.offsets.push(out.calls.len() as u32);
@@ -644,6 +648,23 @@ impl Peers {
             }
         }
     }
+}
+
+/// The servers that most of their messages asked while they waited for another one's answer, too. `waits`: by message, then by begin.
+fn in_parallel(waits: &[(u32, Call)]) -> FxHashSet<u32> {
+    // By server: messages, and those that asked another one at the same time.
+    let mut by_peer: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
+    for of_message in waits.chunk_by(|one, other| one.0 == other.0) {
+        for (i, (_, call)) in of_message.iter().enumerate() {
+            let overlaps = |(j, (_, other)): (usize, &(u32, Call))| {
+                i != j && call.peer != other.peer && call.from < other.to && other.from < call.to
+            };
+            let (calls, overlapping) = by_peer.entry(call.peer).or_default();
+            *calls += 1;
+            *overlapping += u64::from(of_message.iter().enumerate().any(overlaps));
+        }
+    }
+    by_peer.into_iter().filter(|(_, (calls, overlapping))| overlapping * 2 > *calls).map(|(peer, _)| peer).collect()
 }
 
 /// Whether a send has the bytes of all of several messages that were received in one call.
