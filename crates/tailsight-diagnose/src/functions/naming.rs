@@ -268,7 +268,10 @@ pub(super) fn clause(of: &str, first: &FunctionPart, runtimes: &Runtimes) -> Str
         (None, Some(inside)) => format!(" (in {})", without_arguments(inside)),
         (None, None) => String::new(),
     };
+    let frame = FrameRow { function: first.name.clone(), module: first.module.clone(), ..FrameRow::default() };
+    let is_idle = runtimes.is_idle(&frame);
     let how = match (first.how, first.chance) {
+        _ if first.waits && is_idle => "where its thread waits for whatever comes, for any task".to_owned(),
         _ if first.waits => "where it waited".to_owned(),
         (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
         (FunctionHow::More, _) => "more time than in the reference".to_owned(),

@@ -245,6 +245,15 @@ mod tests {
         assert!(!is_idle("epoll_wait", "libc.so.6") && !is_idle("WaitLatch", "postgres") && !is_idle("", "shop"));
     }
 
+    /// Every idle thread of tokio sleeps in the driver of its timers: "there tokio is sleeping until a time".
+    #[test]
+    fn an_idle_thread_of_tokio_is_no_task_that_sleeps() {
+        let runtimes = Runtimes::default();
+        assert!(runtimes.find("tokio::runtime::time::Driver::park_internal", "shop").is_none());
+        let sleeps = runtimes.find("tokio::runtime::time::entry::TimerEntry::poll_elapsed", "shop").expect("known");
+        assert_eq!(sleeps.does, "sleeping until a time");
+    }
+
     #[test]
     fn a_users_own_file_comes_first_and_errors_name_it() {
         let own = "[[runtime]]\nof = \"mine\"\ndoes = \"compacting\"\nfunctions = [\"gc_*\"]\nfix = \"x\"\ndocumented = \"https://x\"\n";
