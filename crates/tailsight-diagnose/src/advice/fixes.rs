@@ -363,6 +363,22 @@ mod tests {
         assert!(find("futex") && !find("compactor holds it/sleep:futex"));
     }
 
+    /// "perf record" was advised for a task that waited, and to hold a lock for less time where none was.
+    #[test]
+    fn what_waits_is_not_profiled_and_what_may_be_no_lock_is_not_called_one() {
+        let facts = RecordingFacts { pids: vec![41], ..RecordingFacts::default() };
+        let of = |category, name| fixes_of(&facts, (category, name), (1_000_000, 50)).join(" ");
+        let parked = of("app-processing", "parked");
+        assert!(parked.contains("what the task awaits") && !parked.contains("perf record"), "{parked}");
+        let held = of("lock-wait", "python3 holds it/sleep:clock_nanosleep");
+        assert!(held.starts_with("if it is a lock") && held.contains("no lock is held"), "{held}");
+        let thread =
+            fixes_of(&facts, ("app-processing", "python3 (other thread)/sleep:clock_nanosleep"), (1_000_000, 50));
+        assert!(thread[0].contains("max_workers"), "{thread:?}");
+        let tokio = of("app-processing", "waits in epoll_wait");
+        assert!(tokio.contains("tokio-console") && tokio.contains("/debug/pprof/block"), "{tokio}");
+    }
+
     /// Requests waited behind one whose write to a full pipe waited for its reader; more threads were the first advice.
     #[test]
     fn what_held_a_queue_is_mended_before_the_queue() {

@@ -114,6 +114,9 @@ impl Advisor<'_> {
                     _ => {}
                 }
             }
+            if matches!(subject, Subject::Named { name } if name == "parked") {
+                return format!("a task of {} waited ({})", self.app, cause.title());
+            }
             let waited = waited(cause.category, subject, &cause.frames);
             if let Some(place) = waited.filter(|_| cause.category == Category::AppProcessing) {
                 return format!("{} waited {place} before it went on", self.app);

@@ -69,6 +69,7 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         Subject::Named { name } if name == "wake-pending" => "woken, not yet running".into(),
         // Without the hooks of system calls it is not known whether in user space or in a call.
         Subject::Named { name } if name == "user" => "running".into(),
+        Subject::Named { name } if name == "parked" => "a task that waited".into(),
         Subject::Class { name } => format!("requests {name}, which cost more"),
         // Of a server of processes they are no threads of one.
         Subject::OtherThreads { application } => format!("{application} (other workers)"),
@@ -174,6 +175,7 @@ fn in_words(frame: &NamedFrame, of_thread: bool) -> String {
         FrameKind::Peer => format!("for {what}"),
         FrameKind::Reclaim => format!("reclaiming memory ({what})"),
         FrameKind::IdleState => format!("in idle state {what}"),
+        FrameKind::Parked => "while its task waited".into(),
         FrameKind::OwnPacket => "for its own packets".into(),
         FrameKind::Packet => format!("for packets of {what}"),
         FrameKind::Csd => "in a function run for another core".into(),

@@ -2,7 +2,7 @@
 //!
 //! In: the looks of a run, and the call stacks that they name. Out: the same looks; a task whose work is in a thread does not wait.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::routines::{RoutineRow, State};
 use tailsight_trace::samples::Samples;
 
@@ -26,10 +26,30 @@ pub fn looks(rows: &[RoutineRow], samples: &Samples) -> Vec<RoutineRow> {
     rows.iter().map(look).collect()
 }
 
+/// The places, by number of the call stack, whose innermost function is the program's own: it awaits a future, as `run_in_executor` gives one,
+/// or one that a callback will set.
+pub fn futures(rows: &[RoutineRow], samples: &Samples) -> FxHashSet<u32> {
+    let stacks: FxHashSet<u32> = rows.iter().filter_map(|row| row.stack.checked_sub(1)).collect();
+    let awaits = |stack: &u32| samples.stack(*stack).next().is_some_and(|frame| frame.own);
+    stacks.into_iter().filter(awaits).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tailsight_trace::samples::FrameRow;
+
+    #[test]
+    fn a_future_is_awaited_in_the_program_s_own_function() {
+        let frame = |function: &str, own| FrameRow { function: function.into(), own, ..FrameRow::default() };
+        let samples = Samples {
+            frames: vec![frame("srv.load_thumbnail", true), frame("asyncio.locks.Lock.acquire", false)],
+            stacks: vec![vec![0], vec![1, 0]],
+            ..Samples::default()
+        };
+        let row = |stack| RoutineRow { state: State::Waiting, stack, ..RoutineRow::default() };
+        assert_eq!(futures(&[row(1), row(2), row(0)], &samples), FxHashSet::from_iter([0]));
+    }
 
     /// A handler of FastAPI that is no coroutine slept in its thread, and "asyncio waiting for a job" was all that was said.
     #[test]

@@ -291,7 +291,14 @@ impl Routines {
             };
             if looks.peek().is_none() {
                 // Nothing was seen of it since. The thread that answered slept, and did not run it before it woke.
-                parked.to = last.max(woke(extra.send_tid, m.send_ns, threads).unwrap_or(0)).min(m.send_ns);
+                let woken = woke(extra.send_tid, m.send_ns, threads);
+                parked.to = last.max(woken.map_or(0, |woken| woken.at)).min(m.send_ns);
+                // Another thread of the program brought what it awaited: it did the work, or others' before it, which its path tells.
+                let by_thread = woken.and_then(|woken| woken.by).is_some_and(|by| threads.names().is_target(by));
+                if of_loop && by_thread && stack.is_some_and(|stack| self.futures.contains(&stack)) {
+                    ran = parked.to;
+                    continue;
+                }
             }
             ran = parked.to;
             out.push(parked);
@@ -347,10 +354,20 @@ fn sleep_at(tid: u32, ts: u64, threads: &Threads) -> Option<(u64, u64)> {
     matches!(thread.intervals[at].state, ThreadState::Sleeping { .. }).then_some((thread.intervals[at].from, end))
 }
 
+/// The end of a sleep.
+#[derive(Clone, Copy)]
+struct Woken {
+    at: u64,
+    /// The thread that ended it, if that was no interrupt.
+    by: Option<u32>,
+}
+
 /// When a thread that runs at `ts` last woke before.
-fn woke(tid: u32, ts: u64, threads: &Threads) -> Option<u64> {
+fn woke(tid: u32, ts: u64, threads: &Threads) -> Option<Woken> {
     let thread = threads.get(tid)?;
     let upto = thread.at(ts)?;
     let asleep = |i: &usize| matches!(thread.intervals[*i].state, ThreadState::Sleeping { .. });
-    (0..upto).rev().find(asleep).map(|i| thread.intervals[i + 1].from)
+    let next = &thread.intervals[(0..upto).rev().find(asleep)? + 1];
+    let by = next.waker.filter(|waker| !waker.interrupt && waker.tid != tid).map(|waker| waker.tid);
+    Some(Woken { at: next.from, by })
 }

@@ -229,7 +229,9 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         sent_stamps: FxHashMap::default(),
         nic: NicUse::default(),
         peers: Peers::new(facts.symbols.len()),
-        routines: Routines::new(&facts.routines).with_runs(TaskRuns::new(facts.wakes.clone()), facts.task_runs_off_ns),
+        routines: Routines::new(&facts.routines)
+            .with_runs(TaskRuns::new(facts.wakes.clone()), facts.task_runs_off_ns)
+            .with_futures(facts.futures.clone()),
         ready: vec![0; cores],
         asks: false,
     };

@@ -147,6 +147,118 @@ fn a_request_of_another_goroutine_is_none_of_the_message_s() {
     assert!(!waits(&stream(JOB)));
 }
 
+/// The connection to the server behind has a reader and a writer, as those of `net/http`, and both clients' goroutines use it. A is asked for
+/// first; B waits until the answer to A is there. Both are answered on the thread that reads.
+fn in_line(looks: &[RoutineRow]) -> Analysis {
+    const READER: u64 = 0x9000;
+    const WRITER: u64 = 0x9100;
+    let client = |ts, kind, tid| event(ts, kind, flow_flags::CLIENT, tid, [1, BEHIND | 30 << 32, 10 | 8 << 32]);
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        seen(999_990, FIRST, OF_B),
+        recv(1_000_000, B, FIRST),
+        seen(1_099_990, FIRST, WRITER),
+        client(1_100_000, Kind::Send, FIRST),
+        seen(1_499_990, FIRST, OF_A),
+        recv(1_500_000, A, FIRST),
+        switch(1_600_000, FIRST, 0, EPOLL),
+        switch(4_050_000, 0, FIRST, 0),
+        seen(4_099_990, FIRST, READER),
+        client(4_100_000, Kind::PeerRecv, FIRST),
+        seen(4_199_990, FIRST, OF_B),
+        send(4_200_000, B, FIRST),
+        // The thread worked for B last.
+        seen(4_299_990, FIRST, WRITER),
+        client(4_300_000, Kind::Send, FIRST),
+        switch(4_400_000, FIRST, 0, EPOLL),
+        switch(8_050_000, 0, FIRST, 0),
+        seen(8_099_990, FIRST, READER),
+        client(8_100_000, Kind::PeerRecv, FIRST),
+        seen(8_199_990, FIRST, OF_A),
+        send(8_200_000, A, FIRST),
+        switch(8_300_000, FIRST, 0, EPOLL),
+    ];
+    let ready = |ts| event(ts, Kind::PeerReady, flow_flags::CLIENT, 0, [1, BEHIND | 30 << 32, 8]);
+    let mut arriving = [request(20, B), request(1_200_000, A)].concat();
+    arriving.extend([ready(4_000_000), waking(4_000_010, FIRST), ready(8_000_000), waking(8_000_010, FIRST)]);
+    analysed(facts(looks), vec![first, arriving])
+}
+
+/// A call's answer took 13.5 ms "of a server" that never took more than 6.93: the calls of others were a message's that waited in line, for
+/// what its thread had done before was taken for what it asked.
+#[test]
+fn who_waits_for_a_connection_asks_when_it_is_free() {
+    let row = |ts_ns, stack| RoutineRow { since_ns: 1_499_990, ..look(ts_ns, State::Waiting, stack) };
+    let service = |looks: &[RoutineRow], recv_ns| -> Vec<_> {
+        let waits = |(_, _, owner): &(u64, u64, String)| owner.starts_with("blocked/p");
+        path(&in_line(looks), recv_ns, Leg::Service).into_iter().filter(waits).collect()
+    };
+    let peer = "blocked/peer:0.0.0.1:3306";
+    let turn = "blocked/peer:its turn to ask 0.0.0.1:3306";
+    // Seen to wait for the answer only: until the connection was free it waited for that.
+    let late = [row(6_000_000, 7)];
+    assert_eq!(service(&late, 1_000_000), is(&[(1_100_000, 4_000_000, peer)]));
+    assert_eq!(service(&late, 1_500_000), is(&[(1_600_000, 4_100_000, turn), (4_300_000, 8_000_000, peer)]));
+    // Seen in line, too.
+    let both = [row(3_000_000, 5), row(6_000_000, 7)];
+    let waits = [(1_600_000, 4_100_000, "blocked/parked"), (4_300_000, 8_000_000, peer)];
+    assert_eq!(service(&both, 1_500_000), is(&waits));
+    // At one place before and after: it did not ask meanwhile, and whose request that was is not known.
+    let stayed = [row(3_000_000, 5), row(6_000_000, 5)];
+    assert!(service(&stayed, 1_500_000).iter().all(|(.., owner)| owner == "blocked/parked"));
+}
+
+/// Three servers are asked at once: the first that was asked had all of the time, though the last answer was waited for.
+#[test]
+fn of_calls_at_the_same_time_the_last_answer_is_waited_for() {
+    const OTHER: u64 = 40001 << 16 | 3307;
+    let client = |ts, kind, ports| event(ts, kind, flow_flags::CLIENT, FIRST, [1, ports | 30 << 32, 10 | 8 << 32]);
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        recv(1_000_000, A, FIRST),
+        client(1_100_000, Kind::Send, BEHIND),
+        client(1_200_000, Kind::Send, OTHER),
+        switch(1_300_000, FIRST, 0, EPOLL),
+        switch(3_000_000, 0, FIRST, 0),
+        client(3_100_000, Kind::PeerRecv, BEHIND),
+        switch(3_200_000, FIRST, 0, EPOLL),
+        switch(6_000_000, 0, FIRST, 0),
+        client(6_100_000, Kind::PeerRecv, OTHER),
+        send(6_200_000, A, FIRST),
+        switch(6_300_000, FIRST, 0, EPOLL),
+    ];
+    let ready = |ts, ports| event(ts, Kind::PeerReady, flow_flags::CLIENT, 0, [1, ports | 30 << 32, 8]);
+    let mut arriving = request(20, A).to_vec();
+    arriving.extend([ready(2_999_000, BEHIND), waking(2_999_010, FIRST)]);
+    arriving.extend([ready(5_999_000, OTHER), waking(5_999_010, FIRST)]);
+    let analysis = analysed(facts(&[]), vec![first, arriving]);
+    let of = path(&analysis, 1_000_000, Leg::Service);
+    let waits: Vec<_> = of.into_iter().filter(|(_, _, owner)| owner.starts_with("blocked/peer:")).collect();
+    assert_eq!(waits, is(&[(1_300_000, 5_999_000, "blocked/peer:0.0.0.1:3307")]));
+    assert_eq!(analysis.lifetimes.asked_in_parallel.len(), 2);
+}
+
+/// A task awaited what it had given to an executor: "parked", with advice to profile it. The thread that brought the result is followed.
+#[test]
+fn a_future_that_a_thread_brings_is_that_thread_s_work() {
+    let row = RoutineRow { routine: TASK, since_ns: 0, ..look(2_000_000, State::Waiting, 7) };
+    let mut cpus = looped();
+    // The thread ends the loop's sleep.
+    let end = cpus.pop().expect("arrivals").into_iter().filter(|e| e.ts != 7_999_000).collect();
+    let second = vec![
+        switch(5, 0, SECOND, 0),
+        event(7_999_000, Kind::SchedWaking, 0, SECOND, [u64::from(FIRST), u64::from(FIRST), 0]),
+        switch(8_500_000, SECOND, 0, FUTEX),
+    ];
+    cpus.extend([second, end]);
+    let of = |futures: &[u32]| {
+        let facts = RunContext { futures: futures.iter().copied().collect(), ..facts(&[row]) };
+        parked(&analysed(facts, cpus.clone()))
+    };
+    assert_eq!(of(&[6]), []);
+    assert_eq!(of(&[]), [(1_200_000, 7_999_000)], "a lock, say, which a library's function waits for");
+}
+
 /// The task of asyncio that answers the client on A.
 const TASK: u64 = 0x8000;
 
