@@ -44,7 +44,7 @@ pub mod stages;
 pub mod typical;
 pub mod work_balance;
 
-pub use advice::notes::limiting_hooks;
+pub use advice::notes::{limiting_hooks, nothing_stands_out};
 pub use categories::CategoryTable;
 pub use cause::Category;
 pub use cause::names::Titled;

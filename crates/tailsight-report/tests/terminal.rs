@@ -328,6 +328,52 @@ fn without_enough_messages_all_but_the_causes_is_said() {
     assert!(!text.contains("Explained:") && !text.contains("share") && !text.contains("Because"), "{text}");
 }
 
+/// etcd asks itself by gRPC: of 1,628 requests of HTTP/1 the total was known, and "only receiving is known" stood above it.
+#[test]
+fn only_receiving_is_known_where_that_is_so() {
+    let says = "Only receiving is known here";
+    let mut d = example();
+    let legs = |total: u64| json!({"receive": {"messages": 4_790, "p50": 1}, "total": {"messages": total, "p50": 1}});
+    d.multiplexed = serde_json::from_value(json!({"http2": 3_000, "tls_shared": 0, "tls_in_turn": 0})).unwrap();
+    d.legs = serde_json::from_value(legs(0)).unwrap();
+    assert!(diagnosis(&d, &plain(100)).contains(says));
+    d.legs = serde_json::from_value(legs(1_700)).unwrap();
+    assert!(!diagnosis(&d, &plain(100)).contains(says));
+    d.legs = serde_json::from_value(legs(20)).unwrap();
+    assert!(diagnosis(&d, &plain(100)).contains(says), "health checks");
+    d.leg = tailsight_lifetime::Leg::Total;
+    assert!(!diagnosis(&d, &plain(100)).contains(says), "which are explained here");
+}
+
+/// "most to 127.0.0.1:22002 (2,480)", and as many to two others.
+#[test]
+fn most_requests_go_where_more_go_than_elsewhere() {
+    let mut d = example();
+    let mut said = |peers: serde_json::Value| {
+        let calls = json!({"calls": 60, "complete": 0, "bytes": 1, "transmit_ns": {}, "peers": peers});
+        d.sent = serde_json::from_value(json!({"requests": calls})).unwrap();
+        diagnosis(&d, &plain(100)).lines().find(|l| l.starts_with("Sent:")).expect("a line").to_owned()
+    };
+    assert!(said(json!([["a:1", 60]])).ends_with("60 own requests, all to a:1"));
+    assert!(said(json!([["a:1", 40], ["b:1", 20]])).ends_with("most to a:1 (40)"));
+    assert!(said(json!([["a:1", 20], ["b:1", 20], ["c:1", 20]])).ends_with("to 3 servers 20 each"));
+}
+
+/// A name server at a p99 of 263 us, 2.8 times its median, was to be profiled with perf.
+#[test]
+fn where_nothing_stands_out_that_is_said_and_nothing_advised() {
+    let mut d = example();
+    let says = "Nothing stands out: p99 is less than 3 times the median";
+    assert!(!diagnosis(&d, &plain(100)).contains(says));
+    d.causes.iter_mut().for_each(|cause| cause.deviation_ns /= 20);
+    assert!(!diagnosis(&d, &plain(100)).contains(says), "p99 is 59 times the median");
+    d.latency_ns.insert("p99".into(), 51_000);
+    let text = diagnosis(&d, &plain(100));
+    assert!(text.contains(says), "{text}");
+    d.causes[0].deviation_ns = 100_000;
+    assert!(!diagnosis(&d, &plain(100)).contains(says));
+}
+
 #[test]
 fn commands_are_never_broken() {
     let text = diagnosis(&example(), &plain(60));

@@ -197,6 +197,21 @@ fn made_of(cost: &Cost, cause: &Cause) -> String {
 /// What is left out of what a row is made of: at most this part of it.
 const UNSAID: f64 = 0.01;
 
+/// Nothing stands out where the p99 is less than so many medians …
+const USUAL_TAIL: u64 = 3;
+/// … and no cause adds so much to the slow messages, ns: as much as an interrupt, a wake-up or a neighbour takes on any host.
+const USUAL_NS: i64 = 100_000;
+
+/// Whether slow messages are what chance and any host make of usual ones. Of a comparison with another run, and of a part of the messages that
+/// was asked for, nothing is said.
+pub fn nothing_stands_out(diagnosis: &Diagnosis) -> bool {
+    let of = |key: &str| diagnosis.latency_ns.get(key).copied();
+    let is_tail = diagnosis.against.is_none() && diagnosis.focus.to == 1.0 && diagnosis.focus.from >= 0.9;
+    let usual = of("p50").zip(of("p99")).is_some_and(|(p50, p99)| p99 < USUAL_TAIL * p50);
+    let small = |cause: &Cause| cause.deviation_ns < USUAL_NS;
+    is_tail && diagnosis.not_available.is_none() && usual && diagnosis.causes.iter().all(small)
+}
+
 /// What to do next, most useful first, at most three.
 pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
     let run = fill::quote(&facts.run);
@@ -208,6 +223,7 @@ pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
         ));
     }
     let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0 && !segments);
+    let top = top.filter(|_| !nothing_stands_out(diagnosis));
     if let Some((cause, fix)) = top.and_then(|c| Some((c, c.steps.first()?))) {
         let what = match cause.title() {
             title if cause.category.says(&title) => cause.category.words().to_owned(),

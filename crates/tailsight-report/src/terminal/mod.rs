@@ -20,6 +20,7 @@ mod typical;
 use tailsight_diagnose::advice::root_words;
 use tailsight_diagnose::model::{Cause, Fix, NextStep};
 use tailsight_diagnose::multiplexed::{counts_segments, knows_only_receiving};
+use tailsight_diagnose::nothing_stands_out;
 use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_lifetime::Leg;
 use tailsight_trace::RunMeta;
@@ -226,7 +227,11 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
         }
         None => ". Because:".to_owned(),
     };
-    let said = format!("{focus} take {mean}, {apart} {word} than {reference}{because}");
+    let usual = match nothing_stands_out(d) {
+        true => "Nothing stands out: p99 is less than 3 times the median, and no cause adds 100 us. ",
+        false => "",
+    };
+    let said = format!("{usual}{focus} take {mean}, {apart} {word} than {reference}{because}");
     if knows_only_receiving(d) {
         return format!("Only receiving is known here, not how long requests take: many share a connection. {said}");
     }
@@ -414,7 +419,8 @@ pub(crate) fn cost(d: &Diagnosis, run: Option<&RunMeta>) -> String {
 
 /// Two or three steps: the first cause's fix, unless a proposed step is about it already, then what the diagnosis proposes.
 fn next_steps(d: &Diagnosis) -> Vec<NextStep> {
-    let fix = first_fix(d).filter(|fix| !d.next_steps.iter().any(|step| step.fix.as_ref() == Some(fix)));
+    let worth = |_: &&Fix| !nothing_stands_out(d);
+    let fix = first_fix(d).filter(worth).filter(|fix| !d.next_steps.iter().any(|step| step.fix.as_ref() == Some(fix)));
     let alone = fix.map(|fix| NextStep { fix: Some(fix.clone()), ..NextStep::default() });
     alone.into_iter().chain(d.next_steps.iter().cloned()).take(3).collect()
 }
