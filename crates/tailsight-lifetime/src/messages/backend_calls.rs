@@ -495,6 +495,8 @@ impl Peers {
             // It waits from then on, whatever the thread does.
             let call = &mut self.calls[at];
             (call.of, call.left) = (whose.unwrap_or(NOBODY), call.sent);
+            // Nor does the thread tell what its goroutine waited for before: the connection's answers do.
+            call.in_line = false;
         }
     }
 
