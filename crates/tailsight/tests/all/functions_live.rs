@@ -274,8 +274,9 @@ fn the_function_that_only_slow_requests_call_is_named() {
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     };
     let [slow, usual] = ["focus.collapsed", "reference.collapsed"].map(|file| ns(file, "rebuild_index"));
-    // How long it takes depends on the machine, and how many of the slow messages call it on what else is slow there.
-    assert!(slow > 10_000 && usual < slow / 10, "{slow} ns of a slow message, {usual} ns of an ordinary one");
+    // How long it takes depends on the machine. Where that has other work, slow messages are slow for that, too, and of the median ones
+    // one in 33 may call it, as of all.
+    assert!(slow > 10_000 && usual < slow / 3, "{slow} ns of a slow message, {usual} ns of an ordinary one");
 }
 
 /// Of the run's samples those in this function, which only slow messages call, stand for one tick each; elsewhere they stand for two,
