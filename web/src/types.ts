@@ -685,6 +685,8 @@ export type MeanwhilePart = {
   doing: Doing;
   /** In which function of the program; empty where that is not known. */
   function: string;
+  /** The server whose answer it waited for, where it waited for one and it is known which. */
+  server?: string | null;
   /** Its part of the cause in the focus. */
   share: number;
 };

@@ -99,10 +99,12 @@ fn frame(of: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
         Frame::Function { symbol: s, kernel } => Frame::Function { symbol: symbol(s), kernel },
         Frame::Place { stack } => Frame::Place { stack: stack.saturating_add(stacks) },
         Frame::MadeReady { stack } => Frame::MadeReady { stack: stack.saturating_add(stacks) },
-        Frame::Meanwhile { doing, stack } if stack != 0 => {
-            Frame::Meanwhile { doing, stack: stack.saturating_add(stacks) }
-        }
         // 0: not known.
+        Frame::Meanwhile { doing, stack, server } => Frame::Meanwhile {
+            doing,
+            stack: if stack == 0 { 0 } else { stack.saturating_add(stacks) },
+            server: if server == 0 { 0 } else { symbol(server) },
+        },
         Frame::Packet { own, port, app } if app != 0 => Frame::Packet { own, port, app: symbol(app) },
         other => other,
     }

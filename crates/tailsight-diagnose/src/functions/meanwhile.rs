@@ -16,16 +16,30 @@ const LEAST_SHARE: f64 = 0.05;
 /// Parts that are said.
 const MOST_PARTS: usize = 3;
 
+/// What a task did, as a frame says it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Did {
+    pub doing: Doing,
+    /// Its place in the program: a call stack's number plus 1; 0: not known.
+    pub stack: u32,
+    /// The server whose answer it waited for: index into the symbols; 0: none known.
+    pub server: u32,
+}
+
 impl Search<'_> {
-    /// The parts. `of`: what was done, its place in the program (a call stack's number plus 1, 0: not known), ns. `all_ns`: of the cause.
-    pub(super) fn meanwhile(&self, of: impl Iterator<Item = (Doing, u32, u64)>, all_ns: f64) -> Vec<MeanwhilePart> {
-        let mut by: BTreeMap<(Doing, String), u64> = BTreeMap::new();
-        for (doing, stack, ns) in of {
-            *by.entry((doing, self.own_function(stack))).or_default() += ns;
+    /// The parts. `of`: what was done, ns. `all_ns`: of the cause.
+    pub(super) fn meanwhile(&self, of: impl Iterator<Item = (Did, u64)>, all_ns: f64) -> Vec<MeanwhilePart> {
+        let mut by: BTreeMap<(Doing, String, u32), u64> = BTreeMap::new();
+        for (Did { doing, stack, server }, ns) in of {
+            *by.entry((doing, self.own_function(stack), server)).or_default() += ns;
         }
+        let named = |server: u32| self.lifetimes.symbols.get(server as usize).filter(|_| server != 0).cloned();
         let mut parts: Vec<MeanwhilePart> = by
             .into_iter()
-            .map(|((doing, function), ns)| MeanwhilePart { doing, function, share: ns as f64 / all_ns.max(1.0) })
+            .map(|((doing, function, server), ns)| {
+                let share = ns as f64 / all_ns.max(1.0);
+                MeanwhilePart { doing, function, server: named(server), share }
+            })
             .filter(|part| part.share >= LEAST_SHARE)
             .collect();
         parts.sort_by(|a, b| b.share.total_cmp(&a.share));
@@ -57,7 +71,11 @@ pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
     };
     let said = |part: &MeanwhilePart| {
         let of = if part.function.is_empty() { String::new() } else { format!(" in {}", part.function) };
-        format!("{}{of} ({:.0} %)", did(part.doing), part.share * 100.0)
+        let did = match &part.server {
+            Some(server) => format!("waited for {server}"),
+            None => did(part.doing).to_owned(),
+        };
+        format!("{did}{of} ({:.0} %)", part.share * 100.0)
     };
     format!("the task that ended the wait meanwhile {}", parts.iter().map(said).collect::<Vec<_>>().join(", "))
 }
@@ -68,11 +86,18 @@ mod tests {
 
     #[test]
     fn the_clause_says_what_was_done_where_and_for_how_much() {
-        let part = |doing, function: &str, share| MeanwhilePart { doing, function: function.into(), share };
+        let part =
+            |doing, function: &str, share| MeanwhilePart { doing, function: function.into(), server: None, share };
         let parts = [part(Doing::Sleeps, "shop::compact", 0.79), part(Doing::Runs, "", 0.2)];
         assert_eq!(
             clause(&parts),
             "the task that ended the wait meanwhile slept until a time in shop::compact (79 %), ran (20 %)"
+        );
+        let server = Some("ledger (10.0.0.7:9000)".to_owned());
+        let asked = [MeanwhilePart { server, ..part(Doing::WaitsOutside, "shop::charge", 0.9) }];
+        assert_eq!(
+            clause(&asked),
+            "the task that ended the wait meanwhile waited for ledger (10.0.0.7:9000) in shop::charge (90 %)"
         );
     }
 }

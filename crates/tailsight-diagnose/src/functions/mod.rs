@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_lifetime::{Context, Doing, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
@@ -125,7 +125,7 @@ struct InMessage {
     /// Stacks of sleeps, each with its ns.
     sleeps: Vec<(u32, u64)>,
     /// What was done meanwhile that was waited for, where, and its ns.
-    meanwhile: Vec<(Doing, u32, u64)>,
+    meanwhile: Vec<(meanwhile::Did, u64)>,
 }
 
 /// A row in both cohorts, by message.
@@ -203,7 +203,9 @@ impl Search<'_> {
                         _ => None,
                     });
                     let meanwhile = self.profile.owner_of(slot).and_then(|owner| match owners[owner].frames.get(1) {
-                        Some(&Frame::Meanwhile { doing, stack }) => Some((doing, stack, u64::try_from(ns).ok()?)),
+                        Some(&Frame::Meanwhile { doing, stack, server }) => {
+                            Some((meanwhile::Did { doing, stack, server }, u64::try_from(ns).ok()?))
+                        }
                         _ => None,
                     });
                     last(self.rows.row_of(slot), &|message| {
@@ -300,7 +302,10 @@ impl Search<'_> {
             // While others held the messages ahead the application ran nothing: no sample is of that part of the wait.
             let by_others = cause.root.first().is_some_and(|root| roots::is_of_others(root.category));
             let of = if by_others { "what the application ran meanwhile" } else { "it" };
-            let clause = clause(of, first, &self.options.runtimes);
+            // What the cause is called is not said again of its place.
+            let named = |r: &RuntimePart| cause.name.starts_with(&format!("{} {}", r.of, r.does));
+            let first = FunctionPart { runtime: first.runtime.clone().filter(|r| !named(r)), ..first.clone() };
+            let clause = clause(of, &first, &self.options.runtimes);
             cause.clauses.functions.push(clause);
             if !cause.meanwhile.is_empty() {
                 cause.clauses.functions.push(meanwhile::clause(&cause.meanwhile));

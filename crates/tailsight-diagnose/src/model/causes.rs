@@ -134,6 +134,9 @@ pub struct MeanwhilePart {
     pub doing: Doing,
     /// In which function of the program; empty where that is not known.
     pub function: String,
+    /// The server whose answer it waited for, where it waited for one and it is known which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// Its part of the cause in the focus.
     pub share: f64,
 }

@@ -166,8 +166,8 @@ fn fixes_are_filled_in_with_their_undo() {
         )
     };
     let d = diagnosis(&options(), &facts());
-    let step = "chrt -ap of nginx's process has its priority: remove a real-time one; where it cannot be kept off the core and has the \
-                usual one, a lower one (nice 19, or chrt -i) lets memcached have the core sooner";
+    let step = "look at the priority of nginx's process (chrt -ap PID): take a real-time one away; if it has the usual one and cannot be kept \
+                off the core, a lower one (nice 19, or chrt -i) lets memcached have the core sooner";
     assert_eq!(
         d.causes[0].fix,
         [pin("0,2-3") + unpin, step.to_owned(), first("41") + &unfirst("41"), first("42") + &unfirst("42")]

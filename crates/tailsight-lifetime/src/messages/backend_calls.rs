@@ -15,7 +15,7 @@ use tailsight_trace::{Event, FlowKey, fields};
 
 use crate::messages::call_owner::{self, Question, Told, Whose};
 use crate::messages::relayed::{self, Relayed};
-use crate::messages::routines::{ByLoops, Routines};
+use crate::messages::routines::{ByLoops, Routines, SendsFor};
 use crate::messages::{Extra, sequence_diff};
 use crate::model::Message;
 
@@ -77,6 +77,8 @@ pub struct Found {
     own_from: Vec<u64>,
     /// Calls whose waits are not known, because several requests were under way on their connection at a time.
     pub unknown: u64,
+    /// By task of tokio: when it sent a request, or had one sent, when the answer could be read, and the server: index into the run's symbols.
+    by_task: FxHashMap<u64, Vec<(u64, u64, u32)>>,
 }
 
 impl Found {
@@ -84,6 +86,15 @@ impl Found {
     /// sent before the message was received, or if as many as a message of this run has were sent later.
     pub fn may_be_for(&self, message: u32, sent: u64) -> bool {
         self.own_from.get(message as usize).is_none_or(|&from| sent >= from)
+    }
+
+    /// The server that a task waited for most of a time, by number among the run's symbols; 0: for none.
+    pub fn asked_by(&self, task: u64, (from, to): (u64, u64)) -> u32 {
+        let calls = self.by_task.get(&task).map_or(&[][..], Vec::as_slice);
+        let upto = calls.partition_point(|&(sent, ..)| sent < to);
+        let waited = |&(sent, ready, _): &(u64, u64, u32)| ready.min(to).saturating_sub(sent.max(from));
+        let longest = calls[..upto].iter().rev().take(MOST_AT_ONCE).max_by_key(|&call| waited(call));
+        longest.filter(|&call| waited(call) * 2 > to.saturating_sub(from)).map_or(0, |&(.., peer)| peer)
     }
 
     /// The calls of a message, in order, none inside another.
@@ -95,11 +106,16 @@ impl Found {
     }
 }
 
+/// Calls of a task that are under way at a time.
+const MOST_AT_ONCE: usize = 16;
+
 #[derive(Clone, Copy, Debug)]
 struct Open {
     /// Index of the message as found; [`NOBODY`]: which one is not known.
     of: u32,
     by_routine: ByRoutine,
+    /// The tasks of tokio that it may be of: that which sent it, or for which that ran, and that which made it ready.
+    tasks: [u64; 2],
     key: FlowKey,
     sent: u64,
     sender: u32,
@@ -241,17 +257,17 @@ impl Peers {
     }
 
     /// The application sent something to another server. `messages`: as found. `to`: the flow of the packet, where that is known: a UDP socket that is not
-    /// connected does not know to whom it sends. `routine`: the goroutine that sent it.
+    /// connected does not know to whom it sends. `sends_for`: the task that sent it.
     pub fn sent(
         &mut self,
         event: &Event,
-        (to, routine): (FlowKey, Option<u64>),
+        (to, sends_for): (FlowKey, Option<SendsFor>),
         sockets: &[SocketRow],
         messages: &[Message],
     ) {
         let (tid, ts) = (event.tid, event.ts);
-        let by_routine = routine.map_or(ByRoutine::NotKnown, |routine| {
-            self.of_routine.get(&routine).map_or(ByRoutine::HasNone(routine), |&message| ByRoutine::Of(message))
+        let by_routine = sends_for.map_or(ByRoutine::NotKnown, |SendsFor { task, .. }| {
+            self.of_routine.get(&task).map_or(ByRoutine::HasNone(task), |&message| ByRoutine::Of(message))
         });
         let working = self.working.get_mut(&tid).map(|of| std::mem::replace(of, Working::for_one(of.message)));
         let of = match by_routine {
@@ -288,6 +304,7 @@ impl Peers {
         self.calls.push(Open {
             of,
             by_routine,
+            tasks: sends_for.map_or([0; 2], |of| [of.task, of.asked_by]),
             key,
             sent: ts,
             sender: tid,
@@ -366,6 +383,7 @@ impl Peers {
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
         let mut waits: Vec<(u32, Call)> = vec![];
         let unknown = self.calls.iter().filter(|c| self.is_shared(&c.key)).count() as u64 + self.on_shared;
+        let by_task = self.by_task();
         let freed = self.freed();
         for c in self.calls.iter().filter(|c| c.received != 0 && kept(c.of) != NOBODY && !self.is_shared(&c.key)) {
             let m = &messages[c.of as usize];
@@ -397,7 +415,7 @@ impl Peers {
             call.turn = self.free_connection_to(call.peer);
         }
         waits.sort_unstable_by_key(|&(id, c)| (id, c.from, c.to));
-        let mut out = Found { unknown, in_parallel: in_parallel(&waits), ..Found::default() };
+        let mut out = Found { unknown, by_task, in_parallel: in_parallel(&waits), ..Found::default() };
         if !waits.is_empty() {
             out.offsets.reserve(order.len() + 1);
             let mut next = waits.into_iter().peekable();
@@ -454,6 +472,19 @@ impl Peers {
             }
         }
         out
+    }
+
+    /// The calls of each task of tokio, in order of time.
+    fn by_task(&self) -> FxHashMap<u64, Vec<(u64, u64, u32)>> {
+        let mut by_task: FxHashMap<u64, Vec<(u64, u64, u32)>> = FxHashMap::default();
+        for call in self.calls.iter().filter(|call| call.received != 0 && !self.is_shared(&call.key)) {
+            let [task, asked_by] = call.tasks;
+            let other = Some(asked_by).filter(|&other| other != task);
+            for task in [Some(task), other].into_iter().flatten().filter(|&task| task != 0) {
+                by_task.entry(task).or_default().push((call.sent, call.ready, call.peer));
+            }
+        }
+        by_task
     }
 
     /// By connection and time of a goroutine's call: when the answer to the call before it on that connection was received, if that was
@@ -729,6 +760,7 @@ mod tests {
         let call = |sent, received| Open {
             of: NOBODY,
             by_routine: ByRoutine::NotKnown,
+            tasks: [0; 2],
             key,
             sent,
             sender: 7,

@@ -45,6 +45,15 @@ impl Parked {
     }
 }
 
+/// The tasks for which a thread sends.
+#[derive(Clone, Copy, Debug)]
+pub struct SendsFor {
+    /// That which it runs, or the one that made it run, if that has a message.
+    pub task: u64,
+    /// The only one that made it run, else itself: a client's connection of tokio has a task of its own.
+    pub asked_by: u64,
+}
+
 /// By task of asyncio the messages that it answered, in order: received when, answered when, and which.
 pub type ByLoops = FxHashMap<u64, Vec<(u64, u64, u32)>>;
 
@@ -128,10 +137,12 @@ impl Routines {
         self.runs.asks(task, ts, stack);
     }
 
-    /// The task for which a thread sends: that which it runs, or the one that made it run, if that has a message.
-    pub fn sends_for(&self, tid: u32, ts: u64, has_message: impl Fn(u64) -> bool) -> Option<u64> {
-        let task = self.now(tid, ts)?;
-        Some(self.runs.runs_for(task, has_message).unwrap_or(task))
+    /// The tasks for which a thread sends.
+    pub fn sends_for(&self, tid: u32, ts: u64, has_message: impl Fn(u64) -> bool) -> Option<SendsFor> {
+        let runs = self.now(tid, ts)?;
+        let task = self.runs.runs_for(runs, has_message).unwrap_or(runs);
+        let asked_by = if task == runs { self.runs.made_ready_by(runs).unwrap_or(task) } else { task };
+        Some(SendsFor { task, asked_by })
     }
 
     fn is_off(&self, ts: u64) -> bool {
@@ -139,12 +150,19 @@ impl Routines {
     }
 
     /// What the task of a message did from its receive call to its reply, where breakpoints told it.
-    pub fn spells(&self, m: &Message, extra: &Extra, threads: &Threads) -> Option<Vec<Spell>> {
+    /// `server`: whose answer a task waited for in a time, by number among the run's symbols; 0: of none.
+    pub fn spells(
+        &self,
+        m: &Message,
+        extra: &Extra,
+        threads: &Threads,
+        server: impl Fn(u64, (u64, u64)) -> u32,
+    ) -> Option<Vec<Spell>> {
         if self.runs.is_empty() {
             return None;
         }
         let left = |tid: u32, ts: u64| self.left(tid, ts, threads);
-        let spells = self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left)?;
+        let spells = self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left, server)?;
         Some(spells.into_iter().flat_map(|spell| by_thread(spell, threads)).collect())
     }
 

@@ -54,6 +54,8 @@ pub enum What {
 pub struct Meanwhile {
     /// What.
     pub doing: Doing,
+    /// The server whose answer it waited for: index into the run's symbols; 0: for none, or for which is not known.
+    pub server: u32,
     /// Where in the program: where it waited, or if it ran where it then made the other one ready.
     pub stack: Option<u32>,
     /// The thread that ran it; 0: none did.
@@ -147,26 +149,33 @@ impl TaskRuns {
             if has_message(task) {
                 return Some(task);
             }
-            let mut wakers: Vec<u64> = vec![];
-            let mut runs = 0;
-            for told in self.told.get(&task)?.iter().rev() {
-                match *told {
-                    Told::Runs { .. } => runs += 1,
-                    // What makes it ready while it runs is for its next run.
-                    Told::Woken { by, stack, .. } if runs == 1 && by != task && self.waker(stack) == Waker::Task => {
-                        wakers.push(by)
-                    }
-                    Told::Woken { .. } | Told::Asks { .. } => {}
-                }
-                if runs == 2 {
-                    break;
-                }
-            }
-            wakers.dedup();
-            let [waker] = wakers[..] else { return None };
-            task = waker;
+            task = self.made_ready_by(task)?;
         }
         None
+    }
+
+    /// The only other task that made a task ready for the run that it is in now.
+    pub fn made_ready_by(&self, task: u64) -> Option<u64> {
+        let mut wakers: Vec<u64> = vec![];
+        let mut runs = 0;
+        for told in self.told.get(&task)?.iter().rev() {
+            match *told {
+                Told::Runs { .. } => runs += 1,
+                // What makes it ready while it runs is for its next run.
+                Told::Woken { by, stack, .. } if runs == 1 && by != task && self.waker(stack) == Waker::Task => {
+                    wakers.push(by)
+                }
+                Told::Woken { .. } | Told::Asks { .. } => {}
+            }
+            if runs == 2 {
+                break;
+            }
+        }
+        wakers.dedup();
+        match wakers[..] {
+            [waker] => Some(waker),
+            _ => None,
+        }
     }
 
     /// The runs of a task between two times, the first of which began before it. `ran`: when the task ran for sure, where that is known. `left`:
@@ -212,7 +221,15 @@ impl TaskRuns {
     }
 
     /// What the task of a message did from its receive call to its reply, in order and without gap; none where that was not told.
-    pub fn spells(&self, task: u64, (from, to): (u64, u64), left: impl Fn(u32, u64) -> u64) -> Option<Vec<Spell>> {
+    /// `left`: when a thread that ran a task at a time had turned to something else. `server`: whose answer a task waited for in a time, by
+    /// number among the run's symbols; 0: of none.
+    pub fn spells(
+        &self,
+        task: u64,
+        (from, to): (u64, u64),
+        left: impl Fn(u32, u64) -> u64,
+        server: impl Fn(u64, (u64, u64)) -> u32,
+    ) -> Option<Vec<Spell>> {
         let runs = self.runs_of(task, (from, to), Some(from), &left);
         let first = runs.first().filter(|run| run.from <= from)?;
         let mut spells = vec![];
@@ -230,7 +247,8 @@ impl TaskRuns {
                 && who != Waker::Outside
             {
                 // Where it asked is not known where its place was not kept.
-                let mut wait = Wait { asked: run.asked.or(stack), ended: stack, left: &left, spells: &mut spells };
+                let asked = run.asked.or(stack);
+                let mut wait = Wait { asked, ended: stack, left: &left, server: &server, spells: &mut spells };
                 match who {
                     Waker::Task => self.waits_for(by, (at, ready), stack, &mut wait, 0),
                     _ => {
@@ -254,7 +272,7 @@ impl TaskRuns {
         by: u64,
         (from, to): (u64, u64),
         released: Option<u32>,
-        wait: &mut Wait<'_, impl Fn(u32, u64) -> u64>,
+        wait: &mut Wait<'_, impl Fn(u32, u64) -> u64, impl Fn(u64, (u64, u64)) -> u32>,
         depth: u32,
     ) {
         let runs = self.runs_of(by, (from, to + 1), None, wait.left);
@@ -263,43 +281,53 @@ impl TaskRuns {
         wait.add((from, at), Doing::NotKnown, released);
         for (run, next) in runs.iter().zip(&runs[1..]) {
             let end = run.left.clamp(at, next.from);
-            wait.add_on((at, end), Doing::Runs, released, run.tid);
+            wait.add_by((at, end), Meanwhile { tid: run.tid, ..meanwhile(Doing::Runs, released) });
             let (ready, waker, stack) = next.woken.unwrap_or((next.from, 0, None));
             let ready = ready.clamp(end, next.from);
             match self.who_woke(waker, stack) {
                 Waker::Task if depth < MOST_IN_LINE => self.waits_for(waker, (end, ready), stack, wait, depth + 1),
                 Waker::Task | Waker::Runtime => wait.add((end, ready), Doing::Waits, next.asked),
                 Waker::Timer => wait.add((end, ready), Doing::Sleeps, next.asked),
-                Waker::Outside => wait.add((end, ready), Doing::WaitsOutside, next.asked),
+                Waker::Outside => {
+                    let server = (wait.server)(by, (end, ready));
+                    wait.add_by((end, ready), Meanwhile { server, ..meanwhile(Doing::WaitsOutside, next.asked) });
+                }
             }
             wait.add((ready, next.from), Doing::IsReady, next.asked);
             at = next.from;
         }
         // It runs, up to here.
-        wait.add_on((at, to), Doing::Runs, released, runs.last().map_or(0, |run| run.tid));
+        let tid = runs.last().map_or(0, |run| run.tid);
+        wait.add_by((at, to), Meanwhile { tid, ..meanwhile(Doing::Runs, released) });
     }
 }
 
 /// A wait of a message's task for others.
-struct Wait<'a, Left> {
+struct Wait<'a, Left, Server> {
     /// Where it began.
     asked: Option<u32>,
     /// Where it was ended.
     ended: Option<u32>,
     left: &'a Left,
+    /// Whose answer a task waited for.
+    server: &'a Server,
     spells: &'a mut Vec<Spell>,
 }
 
-impl<Left> Wait<'_, Left> {
+/// What a task did, at a place.
+fn meanwhile(doing: Doing, stack: Option<u32>) -> Meanwhile {
+    Meanwhile { doing, stack, tid: 0, server: 0 }
+}
+
+impl<Left, Server> Wait<'_, Left, Server> {
     /// A part of it, and what the other task did in that.
     fn add(&mut self, (from, to): (u64, u64), doing: Doing, stack: Option<u32>) {
-        self.add_on((from, to), doing, stack, 0);
+        self.add_by((from, to), meanwhile(doing, stack));
     }
 
-    /// A part of it in which a thread ran the other task.
-    fn add_on(&mut self, (from, to): (u64, u64), doing: Doing, stack: Option<u32>, tid: u32) {
-        let meanwhile = Some(Meanwhile { doing, stack, tid });
-        self.spells.push(Spell { from, to, what: What::Waits { stack: self.asked, ended: self.ended, meanwhile } });
+    fn add_by(&mut self, (from, to): (u64, u64), meanwhile: Meanwhile) {
+        let what = What::Waits { stack: self.asked, ended: self.ended, meanwhile: Some(meanwhile) };
+        self.spells.push(Spell { from, to, what });
     }
 }
 
@@ -341,16 +369,43 @@ mod tests {
         ts + 30
     }
 
+    fn nobody(_: u64, _: (u64, u64)) -> u32 {
+        0
+    }
+
+    /// The holder asked a server: which one is known of its task, though no message is.
+    #[test]
+    fn a_holder_that_waits_for_an_answer_has_the_server() {
+        let mut runs = TaskRuns::new([(SOCKET, Waker::Outside), (GIVES_BACK, Waker::Task)].into_iter().collect());
+        runs.runs(HOLDER, 50, 1);
+        runs.runs(TASK, 90, 1);
+        runs.asks(TASK, 110, Some(ASKS_LOCK));
+        runs.woken(HOLDER, 300, 0, Some(SOCKET));
+        runs.runs(HOLDER, 310, 1);
+        runs.woken(TASK, 320, HOLDER, Some(GIVES_BACK));
+        runs.runs(TASK, 330, 1);
+        let server = |task, time| if (task, time) == (HOLDER, (140, 300)) { 5 } else { 0 };
+        let spells = runs.spells(TASK, (100, 400), left, server).unwrap();
+        let servers: Vec<_> = spells
+            .iter()
+            .filter_map(|spell| match spell.what {
+                What::Waits { meanwhile: Some(m), .. } if m.server != 0 => Some((spell.from, spell.to, m.server)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(servers, [(140, 300, 5)]);
+    }
+
     #[test]
     fn a_wait_is_what_who_ended_it_did_meanwhile() {
         let spell = |from, to, what| Spell { from, to, what };
         let waits = |doing, stack| {
             let tid = if doing == Doing::Runs { 2 } else { 0 };
-            let meanwhile = Some(Meanwhile { doing, stack: Some(stack), tid });
+            let meanwhile = Some(Meanwhile { tid, ..meanwhile(doing, Some(stack)) });
             What::Waits { stack: Some(ASKS_LOCK), ended: Some(GIVES_BACK), meanwhile }
         };
         assert_eq!(
-            runs().spells(TASK, (100, 1000), left).unwrap(),
+            runs().spells(TASK, (100, 1000), left, nobody).unwrap(),
             [
                 spell(100, 145, What::Runs { tid: 1, own_from: 100 }),
                 spell(145, 300, waits(Doing::Sleeps, ASKS_TIME)),
@@ -361,8 +416,8 @@ mod tests {
                 spell(630, 1000, What::Runs { tid: 1, own_from: 950 }),
             ]
         );
-        assert_eq!(runs().spells(TASK, (50, 1000), left), None, "no run of it was told by then");
-        assert_eq!(runs().spells(9, (100, 1000), left), None);
+        assert_eq!(runs().spells(TASK, (50, 1000), left, nobody), None, "no run of it was told by then");
+        assert_eq!(runs().spells(9, (100, 1000), left, nobody), None);
     }
 
     /// In a line for a lock the holders follow each other.
@@ -377,7 +432,7 @@ mod tests {
         runs.runs(third, 97, 1);
         runs.woken(third, 800, second, Some(GIVES_BACK));
         runs.runs(third, 810, 1);
-        let spells = runs.spells(third, (120, 900), left).unwrap();
+        let spells = runs.spells(third, (120, 900), left, nobody).unwrap();
         let slept: Vec<(u64, u64)> = spells
             .iter()
             .filter(|spell| matches!(spell.what, What::Waits { meanwhile: Some(m), .. } if m.doing == Doing::Sleeps))

@@ -257,6 +257,8 @@ frames! {
         doing: Doing,
         /// Where in the program: a call stack of the run's samples, by number, plus 1; 0: not known.
         stack: u32,
+        /// The server whose answer it waited for: index into the run's symbols; 0: none, or not known which.
+        server: u32,
     } => [Meanwhile "meanwhile" "?"], Some(doing.name().to_owned());
     /// Where in the program another task ended the wait. Names and rows are as without it.
     MadeReady {

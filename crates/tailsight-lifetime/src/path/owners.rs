@@ -186,7 +186,11 @@ impl Owners {
         meanwhile: Option<Meanwhile>,
     ) -> OwnerId {
         let context = if for_others { Context::Ahead } else { Context::Blocked };
-        let did = |m: Meanwhile| Frame::Meanwhile { doing: m.doing, stack: m.stack.map_or(0, |stack| stack + 1) };
+        let did = |m: Meanwhile| Frame::Meanwhile {
+            doing: m.doing,
+            stack: m.stack.map_or(0, |stack| stack + 1),
+            server: m.server,
+        };
         let place = stack.map(|stack| Frame::Place { stack });
         let ended = ended.map(|stack| Frame::MadeReady { stack });
         let frames = std::iter::once(Frame::Parked).chain(meanwhile.map(did)).chain(ended).chain(place).collect();

@@ -299,7 +299,8 @@ enum Task {
 
 impl Task {
     fn of(scan: &Scan, m: &Message, extra: &Extra) -> Task {
-        if let Some(spells) = scan.routines.spells(m, extra, &scan.threads) {
+        let server = |task, time| scan.peers.asked_by(task, time);
+        if let Some(spells) = scan.routines.spells(m, extra, &scan.threads, server) {
             return Task::Spells(spells);
         }
         let of_loop = scan.routines.is_of_loop(m);

@@ -436,7 +436,7 @@ fn a_task_that_waits_for_a_lock_waits_for_what_its_holder_does() {
     assert_eq!(path(&analysis, 1_000_000, Leg::Service), is(&service));
     let parked =
         analysis.lifetimes.owners.iter().find(|owner| owner.frames.contains(&Frame::Parked)).expect("its wait");
-    let meanwhile = Frame::Meanwhile { doing: Doing::Runs, stack: 12 };
+    let meanwhile = Frame::Meanwhile { doing: Doing::Runs, stack: 12, server: 0 };
     let ended = Frame::MadeReady { stack: 11 };
     assert_eq!(parked.frames, [Frame::Parked, meanwhile, ended, Frame::Place { stack: 10 }]);
 }
