@@ -8,7 +8,8 @@
 //! requests lies anywhere between the reply before it and the request after it, as often nearer to the one as to the other, and so do the
 //! first and the last of several. Which is nearer is counted over the connections of a port; where it is mostly the same one, more often
 //! than by chance, those sends belong to the requests. A part in the turn in which its thread received another connection's message may
-//! be what that one published, and proves nothing.
+//! be what that one published, and proves nothing. On a port where such sends belong to the requests, those before a connection's first request
+//! are the rest of a reply whose request came before the recording.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +75,7 @@ impl Later {
 
     /// All messages are found. Returns how many of them end with a part that was sent after other work.
     pub fn finish(self, flows: &[Flow], found: &mut Found) -> u64 {
-        let cycles = cycles(self.pushes, flows, found);
+        let (cycles, before_requests) = cycles(self.pushes, flows, found);
         let mut evidence: BTreeMap<u16, Evidence> = BTreeMap::new();
         for cycle in &cycles {
             evidence.entry(cycle.port).or_default().add(cycle);
@@ -83,6 +84,12 @@ impl Later {
         for cycle in cycles.iter().filter(|c| evidence[&c.port].belongs()) {
             continued += cycle.messages.len() as u64;
             cycle.join(found);
+        }
+        for (port, parts) in before_requests {
+            let is_rest = evidence.get(&port).is_some_and(|of| of.belongs() && parts.len() <= of.longest);
+            for part in parts.iter().filter(|_| is_rest) {
+                found.sent[part.at].1.send_ns = 0; // No push.
+            }
         }
         continued
     }
@@ -132,15 +139,18 @@ impl Cycle {
     }
 }
 
-/// The pushes by the reply before them, without those that came after the client's next request.
-fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> Vec<Cycle> {
+/// Pushes of a connection before its first request, and its port.
+type BeforeRequests = (u16, Vec<Push>);
+
+/// The pushes by the reply before them, without those that came after the client's next request; and those before the first request.
+fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> (Vec<Cycle>, Vec<BeforeRequests>) {
     let mut by_flow: FxHashMap<u32, Vec<Push>> = FxHashMap::default();
     // Calls that turned out to be replies have no send time.
     for push in pushes.into_iter().filter(|p| found.sent[p.at].1.send_ns != 0) {
         by_flow.entry(found.sent[push.at].1.flow).or_default().push(push);
     }
     if by_flow.is_empty() {
-        return vec![];
+        return (vec![], vec![]);
     }
     let mut messages: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     let mut is_pushed = vec![false; flows.len()];
@@ -149,6 +159,7 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> Vec<Cycle> {
         messages.entry(m.flow).or_default().push(index);
     }
     let mut out: Vec<Cycle> = Vec::new();
+    let mut before_requests: Vec<BeforeRequests> = Vec::new();
     let mut by_flow: Vec<(u32, Vec<Push>)> = by_flow.into_iter().collect();
     by_flow.sort_unstable_by_key(|(flow, _)| *flow);
     for (flow, mut pushes) in by_flow {
@@ -157,10 +168,13 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> Vec<Cycle> {
         let port = flows[flow as usize].key.local_port();
         let cycle = |parts: &[Push]| cycle(port, parts, messages, found);
         for parts in pushes.chunk_by(|a, b| received(messages, found, *a) == received(messages, found, *b)) {
-            out.extend(cycle(parts));
+            match received(messages, found, parts[0]) {
+                0 => before_requests.push((port, parts.to_vec())),
+                _ => out.extend(cycle(parts)),
+            }
         }
     }
-    out
+    (out, before_requests)
 }
 
 /// How many of a connection's messages had been received when this was sent: all of them were answered then, or owed no answer.
@@ -246,6 +260,23 @@ mod tests {
         let extra = found.extras[1];
         assert_eq!((extra.sent_ns, extra.send_tid, extra.reply_end), (sent + 1, 2, 700));
         assert!(found.sent.iter().all(|(_, push, _)| push.send_ns == 0), "none is a push");
+    }
+
+    /// The head of a page was sent when the recording had begun, its request had come before that: its body was a push.
+    #[test]
+    fn what_is_sent_before_the_first_request_is_the_rest_of_a_reply_where_replies_go_on() {
+        let before = |parts: u64, replies: usize| {
+            let (flows, mut found, mut later) = all(&[&vec![SLOW; replies]], false);
+            for send_ns in 500..500 + parts {
+                let push = Message { flow: 0, send_ns, xmit_ns: send_ns + 2, ..Message::default() };
+                later.pushed(found.send(SentKind::Push, push), false);
+            }
+            later.finish(&flows, &mut found);
+            found.sent.iter().rev().take(parts as usize).filter(|(_, push, _)| push.send_ns != 0).count()
+        };
+        assert_eq!(before(1, 30), 0);
+        assert_eq!(before(2, 30), 2, "more parts than any reply has");
+        assert_eq!(before(1, 3), 1, "of replies too few are known");
     }
 
     #[test]
