@@ -11,6 +11,7 @@ use tailsight_ideal::Named;
 use tailsight_lifetime::messages::multiplexed::Multiplexed;
 use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart, Without};
 use tailsight_trace::Run;
+use tailsight_trace::meta::{RunMeta, Setting};
 
 use crate::Exit;
 use crate::cli_common::Question;
@@ -143,7 +144,8 @@ pub fn chosen(
     options
 }
 
-fn slice((from, to): (f64, f64)) -> String {
+/// A slice as options have it, e.g. `p99..p100`.
+pub fn slice((from, to): (f64, f64)) -> String {
     format!("{}..{}", percent(from), percent(to))
 }
 
@@ -305,11 +307,20 @@ pub fn diagnose_selected(
                 tailsight_ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);
             }
             if let Some(more) = &mut diagnosis.more {
-                more.settings.clone_from(&opened.run.meta.settings);
+                more.settings = settings(&opened.run.meta);
             }
             Ok((diagnosis, causes))
         }
     }
+}
+
+/// The settings of the host that messages can have met: those of interfaces by which none came say nothing of them.
+pub fn settings(meta: &RunMeta) -> Vec<Setting> {
+    let used = |name: &str| meta.devices.iter().any(|device| device.name == name);
+    // What comes to a container's interface came to one of the host's before.
+    let is_told = !meta.devices.is_empty() && meta.devices.iter().all(|device| device.here);
+    let is_met = |setting: &&Setting| setting.id.split_once(':').is_none_or(|(_, name)| !is_told || used(name));
+    meta.settings.iter().filter(is_met).cloned().collect()
 }
 
 /// As [`diagnose`], of the messages as they would have been without some causes of the total leg.
@@ -360,7 +371,23 @@ pub fn writable(path: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use tailsight_trace::meta;
+
     use super::*;
+
+    /// A server that is asked over loopback had "receive cores, eth0" among what makes its messages slow.
+    #[test]
+    fn settings_of_an_interface_without_messages_are_left_out() {
+        let setting = |id: &str| Setting { id: id.into(), ..Setting::default() };
+        let device = |name: &str, here| meta::Device { name: name.into(), here, ..meta::Device::default() };
+        let of = |devices: Vec<meta::Device>| {
+            let settings = vec![setting("swap"), setting("receive_cores:eth0")];
+            super::settings(&RunMeta { settings, devices, ..RunMeta::default() }).len()
+        };
+        assert_eq!((of(vec![device("lo", true)]), of(vec![device("lo", true), device("eth0", true)])), (1, 2));
+        // A container's own; and a run that does not know.
+        assert_eq!((of(vec![device("eth0", false)]), of(vec![device("veth", false)]), of(vec![])), (2, 2, 2));
+    }
 
     /// Some were written for names that no hook has, so that nothing was said when it was off.
     #[test]

@@ -3,13 +3,14 @@
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use tailsight_diagnose::cohorts::focus::widened;
 use tailsight_protocol::Protocol;
 use tailsight_record::{Asked, HookChoice, Options, Payload, SampleRate, Selector, Traces, TxStamps, Until};
 use tailsight_report::terminal::record_summary;
 
 use crate::cli::Record;
 use crate::commands::intel_pt;
-use crate::{Exit, session, stop, terminal};
+use crate::{Exit, pipeline, session, stop, terminal};
 
 /// When a recording of no given length ends: when the focus of the default question can hold a verdict, and the slow messages name their
 /// functions.
@@ -104,10 +105,12 @@ fn few(until: &Until, seen: u64) -> String {
     if seen == 0 {
         return String::new();
     }
-    let (most, needed) = (until.most.as_secs(), until.messages);
-    format!(
-        "Few:      about {seen} messages in {most} s; p99..p100 needs {needed}: with fewer, diagnose explains a wider focus\n"
-    )
+    let (most, wanted) = (until.most.as_secs(), until.messages);
+    let then = match widened(seen as usize, tailsight_diagnose::Options::default().focus) {
+        Some(wide) => format!("diagnose explains {}", pipeline::slice(wide)),
+        None => "with fewer, the intervals of diagnose are wider".to_owned(),
+    };
+    format!("Few:      about {seen} messages in {most} s, of {wanted} that were wanted: {then}\n")
 }
 
 /// Enough for commands with their keys and for most heads of HTTP requests; Redis packs many replies into one segment.

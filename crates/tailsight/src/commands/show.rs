@@ -39,7 +39,7 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
         let ideal = tailsight_ideal::of_run(&opened.analysis, &opened.analysis.work());
         shown.ideal_ns = ideal.and_then(|ideal| ideal.by_id().get(args.id as usize).copied().flatten());
     }
-    shown.settings.clone_from(&opened.run.meta.settings);
+    shown.settings = pipeline::settings(&opened.run.meta);
     if args.json {
         terminal::print_json(&shown)?;
     } else {
