@@ -484,7 +484,7 @@ export type Diagnosis = {
 };
 
 /** What a task does while another one waits for it. */
-export type Doing = "runs" | "has-no-core" | "sleeps-in-call" | "is-ready" | "sleeps" | "waits" | "waits-outside" | "not-known";
+export type Doing = "runs" | "has-no-core" | "sleeps-in-call" | "is-ready" | "sleeps" | "waits" | "waits-outside" | "time-came" | "not-known";
 
 /** Which timelines are in the page: the ids of each element `timelines-0`, `timelines-1` and so on. */
 export type Embedded = {
@@ -685,6 +685,8 @@ export type MeanwhilePart = {
   doing: Doing;
   /** In which function of the program; empty where that is not known. */
   function: string;
+  /** What its runtime did for it there, where it waited: `Go sleeping until a time`. */
+  runtime?: string | null;
   /** The server whose answer it waited for, where it waited for one and it is known which. */
   server?: string | null;
   /** Its part of the cause in the focus. */

@@ -204,13 +204,15 @@ kinds! {
     /// A thread of the target turns to another goroutine, only where functions of a Go program are traced.
     RoutineSwitch = 93, "uprobe of runtime.execute, runtime.schedule", Goroutine;
     /// A thread of the target is in this goroutine or task of asyncio, told where it receives or sends and was in another one when it last did.
-    RoutineSeen = 94, "with Recv, PeerRecv, SendBegin of programs of Go, of asyncio", Goroutine;
+    RoutineSeen = 94, "with Recv, PeerRecv, SendBegin of programs of Go, of asyncio, with RoutineWoken of Go", Goroutine;
     /// A thread of the target begins to run this task of a runtime that is linked into the program (tokio).
     RoutineRun = 95, "uprobe of tokio's task::raw::poll", Goroutine;
-    /// A task of such a runtime is made ready; by what the thread runs.
-    RoutineWoken = 96, "uprobe of tokio's task::waker::wake_by_val, wake_by_ref", Woken;
+    /// A task of such a runtime, or a goroutine, is made ready; by what the thread runs.
+    RoutineWoken = 96, "uprobe of tokio's task::waker::wake_by_val, wake_by_ref, of Go's runtime.ready", Woken;
     /// A task of such a runtime is to be made ready by something that it waits for: it begins to wait for a lock, a channel, a time, a socket.
     RoutineAsks = 97, "uprobe of tokio's task::waker::clone_waker", Woken;
+    /// Where a goroutine waited that is made ready; its RoutineWoken follows.
+    RoutineWaited = 98, "with RoutineWoken of programs of Go", Woken;
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", Piece;
 }

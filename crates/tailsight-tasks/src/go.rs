@@ -24,6 +24,14 @@ pub struct Layout {
     status: usize,
 }
 
+impl Layout {
+    /// Where a goroutine has its saved frame pointer, bytes from its start. The goroutine of a thread (`runtime.m.curg`) is 88 bytes further on in
+    /// `runtime.m` in all these versions, which the probes know.
+    pub fn saved_frame_pointer(&self) -> usize {
+        self.frame_pointer
+    }
+}
+
 const STACK_LOW: usize = 0;
 const STACK_HIGH: usize = 8;
 const STACK_POINTER: usize = 56;

@@ -29,22 +29,31 @@ pub(super) struct Did {
 impl Search<'_> {
     /// The parts. `of`: what was done, ns. `all_ns`: of the cause.
     pub(super) fn meanwhile(&self, of: impl Iterator<Item = (Did, u64)>, all_ns: f64) -> Vec<MeanwhilePart> {
-        let mut by: BTreeMap<(Doing, String, u32), u64> = BTreeMap::new();
+        let mut by: BTreeMap<(Doing, String, Option<String>, u32), u64> = BTreeMap::new();
         for (Did { doing, stack, server }, ns) in of {
-            *by.entry((doing, self.own_function(stack), server)).or_default() += ns;
+            let runtime = self.runtime_at(stack).filter(|_| doing == Doing::Waits);
+            *by.entry((doing, self.own_function(stack), runtime, server)).or_default() += ns;
         }
         let named = |server: u32| self.lifetimes.symbols.get(server as usize).filter(|_| server != 0).cloned();
         let mut parts: Vec<MeanwhilePart> = by
             .into_iter()
-            .map(|((doing, function, server), ns)| {
+            .map(|((doing, function, runtime, server), ns)| {
                 let share = ns as f64 / all_ns.max(1.0);
-                MeanwhilePart { doing, function, server: named(server), share }
+                MeanwhilePart { doing, function, runtime, server: named(server), share }
             })
             .filter(|part| part.share >= LEAST_SHARE)
             .collect();
         parts.sort_by(|a, b| b.share.total_cmp(&a.share));
         parts.truncate(MOST_PARTS);
-        if parts.iter().all(|part| part.doing == Doing::NotKnown) { vec![] } else { parts }
+        let says_nothing = |part: &MeanwhilePart| part.doing == Doing::NotKnown && part.function.is_empty();
+        if parts.iter().all(says_nothing) { vec![] } else { parts }
+    }
+
+    /// What a runtime does for a task at a place, where that is known.
+    fn runtime_at(&self, stack: u32) -> Option<String> {
+        let frames: Vec<_> = self.sampled.samples.stack(stack.checked_sub(1)?).collect();
+        let known = frames.into_iter().rev().find_map(|frame| self.options.runtimes.known(frame))?;
+        Some(format!("{} {}", known.of, known.does))
     }
 
     /// The innermost function of the program itself that a task was in at a place; empty where it was in none.
@@ -59,23 +68,40 @@ impl Search<'_> {
 
 /// The clause of a cause's sentence.
 pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
+    let share = |part: &MeanwhilePart| format!("{:.0} %", part.share * 100.0);
+    if parts.iter().all(|part| part.doing == Doing::TimeCame) {
+        let of = parts.iter().map(|part| part.share).sum::<f64>() * 100.0;
+        return format!("no task ended the wait: the time had come until which it was to last ({of:.0} %)");
+    }
+    // Of goroutines only the end of a wait is told.
+    if parts.iter().all(|part| part.doing == Doing::NotKnown) {
+        let ended = |part: &MeanwhilePart| format!("{} ({})", part.function, share(part));
+        let places: Vec<String> = parts.iter().filter(|part| !part.function.is_empty()).map(ended).collect();
+        return format!("the task that was waited for ended the wait in {}", places.join(", "));
+    }
     let did = |doing: Doing| match doing {
         Doing::Runs => "ran",
         Doing::HasNoCore => "was stopped in the middle of its work, because its thread had no core,",
         Doing::SleepsInCall => "slept in a system call",
         Doing::IsReady => "was ready to run, and no thread ran it",
         Doing::Sleeps => "slept until a time",
-        Doing::Waits => "waited for the runtime",
+        Doing::Waits => "waited",
         Doing::WaitsOutside => "waited for what came from outside (a socket, or a thread that runs no tasks)",
+        Doing::TimeCame => "was not there, and the wait lasted until a time",
         Doing::NotKnown => "did something that was not recorded",
     };
     let said = |part: &MeanwhilePart| {
-        let of = if part.function.is_empty() { String::new() } else { format!(" in {}", part.function) };
-        let did = match &part.server {
-            Some(server) => format!("waited for {server}"),
-            None => did(part.doing).to_owned(),
+        let of = match (&part.function, part.doing) {
+            (function, _) if function.is_empty() => String::new(),
+            (function, Doing::NotKnown) => format!(" before it ended the wait in {function}"),
+            (function, _) => format!(" in {function}"),
         };
-        format!("{did}{of} ({:.0} %)", part.share * 100.0)
+        let did = match (&part.server, &part.runtime) {
+            (Some(server), _) => format!("waited for {server}"),
+            (None, Some(runtime)) => format!("waited ({runtime})"),
+            (None, None) => did(part.doing).to_owned(),
+        };
+        format!("{did}{of} ({})", share(part))
     };
     format!("the task that ended the wait meanwhile {}", parts.iter().map(said).collect::<Vec<_>>().join(", "))
 }
@@ -86,8 +112,13 @@ mod tests {
 
     #[test]
     fn the_clause_says_what_was_done_where_and_for_how_much() {
-        let part =
-            |doing, function: &str, share| MeanwhilePart { doing, function: function.into(), server: None, share };
+        let part = |doing, function: &str, share| MeanwhilePart {
+            doing,
+            function: function.into(),
+            runtime: None,
+            server: None,
+            share,
+        };
         let parts = [part(Doing::Sleeps, "shop::compact", 0.79), part(Doing::Runs, "", 0.2)];
         assert_eq!(
             clause(&parts),

@@ -134,6 +134,9 @@ pub struct MeanwhilePart {
     pub doing: Doing,
     /// In which function of the program; empty where that is not known.
     pub function: String,
+    /// What its runtime did for it there, where it waited: `Go sleeping until a time`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
     /// The server whose answer it waited for, where it waited for one and it is known which.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,

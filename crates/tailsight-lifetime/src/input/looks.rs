@@ -34,6 +34,14 @@ pub fn futures(rows: &[RoutineRow], samples: &Samples) -> FxHashSet<u32> {
     stacks.into_iter().filter(awaits).collect()
 }
 
+/// The places, by number of the call stack, at which a goroutine waits for a socket: that is ended by the poller, and not where others make it
+/// ready.
+pub fn polls(rows: &[RoutineRow], samples: &Samples) -> FxHashSet<u32> {
+    let stacks: FxHashSet<u32> = rows.iter().filter_map(|row| row.stack.checked_sub(1)).collect();
+    let polls = |stack: &u32| samples.stack(*stack).any(|frame| frame.function == "internal/poll.runtime_pollWait");
+    stacks.into_iter().filter(polls).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

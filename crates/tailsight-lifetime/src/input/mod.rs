@@ -221,6 +221,8 @@ pub struct RunContext {
     pub routines: Vec<RoutineRow>,
     /// Places of these where a task awaits a future of its own program's making, by number of the call stack.
     pub futures: FxHashSet<u32>,
+    /// Places (numbers of call stacks) where a goroutine waits for a socket.
+    pub polls: FxHashSet<u32>,
     /// Who makes tasks ready, by the number of the call stack.
     pub wakes: FxHashMap<u32, Waker>,
     /// When breakpoints at tasks were taken away because they were hit too often.
@@ -259,6 +261,7 @@ impl RunContext {
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
             routines: looks::looks(&run.routines, &run.samples),
             futures: looks::futures(&run.routines, &run.samples),
+            polls: looks::polls(&run.routines, &run.samples),
             wakes: breakpoints.map_or_else(FxHashMap::default, |_| wakes::wakers(&run.samples, &places)),
             task_runs_off_ns: breakpoints.and_then(|breakpoints| breakpoints.off_ns),
             send_entry: run.meta.sends_from(),

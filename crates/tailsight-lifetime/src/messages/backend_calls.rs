@@ -538,7 +538,7 @@ impl Peers {
 
     /// The symbol of an answer of a server that is for other messages than the one that waits.
     fn for_other_requests(&mut self, peer: u32) -> u32 {
-        self.said_of(peer, |server| format!("{server}, for others"))
+        self.said_of(peer, |server| format!("{server}, perhaps for others"))
     }
 
     /// As [`Found::own_from`]. A message makes as many calls as messages of this run do on average, rounded up; a message for which no

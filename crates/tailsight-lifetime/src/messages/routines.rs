@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::routines::{RoutineRow, State};
 
 use super::Extra;
-use super::task_runs::{Meanwhile, Spell, TaskRuns, What};
+use super::task_runs::{Meanwhile, Ready, Spell, TaskRuns, What};
 use crate::model::{Doing, Message};
 use crate::timelines::busy_periods::CALL_NS;
 use crate::timelines::threads::{State as ThreadState, Threads};
@@ -31,10 +31,25 @@ pub struct Parked {
     pub stack: Option<u32>,
     /// The first look that saw it there, and the last.
     pub seen: (u64, u64),
+    /// Who ended it, where breakpoints told. No task: a time had come.
+    pub ended: Option<Ready>,
     /// For its turn on a connection to another server, by number among the run's symbols; 0: not known to be for that.
     pub turn: u32,
     /// It did so for another message, which it answered before it turned to this one.
     pub for_others: bool,
+}
+
+/// A part of a wait, by who was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitPart {
+    /// Start.
+    pub from: u64,
+    /// End.
+    pub to: u64,
+    /// Where in the program that one ended the wait: a call stack of the run's samples, by number.
+    pub ended: Option<u32>,
+    /// What it did; none where nothing tells who it was.
+    pub meanwhile: Option<Meanwhile>,
 }
 
 impl Parked {
@@ -74,6 +89,8 @@ pub struct Routines {
     lines: FxHashMap<u32, u32>,
     /// Places where a task awaits a future of its own program's making: work that it gave to a thread, or what a callback brings.
     futures: FxHashSet<u32>,
+    /// Places where a goroutine waits for a socket.
+    polls: FxHashSet<u32>,
 }
 
 impl Routines {
@@ -97,6 +114,12 @@ impl Routines {
     #[must_use]
     pub fn with_futures(self, futures: FxHashSet<u32>) -> Routines {
         Routines { futures, ..self }
+    }
+
+    /// And with the places (numbers of call stacks) where a goroutine waits for a socket.
+    #[must_use]
+    pub fn with_polls(self, polls: FxHashSet<u32>) -> Routines {
+        Routines { polls, ..self }
     }
 
     /// Calls were found: where goroutines wait for their turn on a connection, of those that were seen to. `of`: messages that did, for what, and
@@ -146,7 +169,8 @@ impl Routines {
     }
 
     fn is_off(&self, ts: u64) -> bool {
-        self.off_ns.is_some_and(|off_ns| ts >= off_ns)
+        // Which goroutine a thread is in no breakpoint tells.
+        self.runs.has_runs() && self.off_ns.is_some_and(|off_ns| ts >= off_ns)
     }
 
     /// What the task of a message did from its receive call to its reply, where breakpoints told it.
@@ -276,6 +300,47 @@ impl Routines {
         answered.filter(|&send_ns| m.recv_ns < send_ns && send_ns < m.send_ns).max().unwrap_or(m.recv_ns)
     }
 
+    /// A wait in parts: who ended it, and what that one was seen to do meanwhile. The whole where it is not told.
+    pub fn parts(&self, wait: &Parked) -> Vec<WaitPart> {
+        let Some(ready) = wait.ended.filter(|ready| wait.from < ready.ts) else {
+            return vec![WaitPart { from: wait.from, to: wait.to, ended: None, meanwhile: None }];
+        };
+        let mut parts = vec![];
+        if ready.by == 0 {
+            let meanwhile = Some(Meanwhile { doing: Doing::TimeCame, stack: None, tid: 0, server: 0 });
+            parts.push(WaitPart { from: wait.from, to: ready.ts, ended: None, meanwhile });
+        }
+        let in_line = if ready.by == 0 { vec![] } else { self.runs.in_line(ready, wait.from) };
+        for (from, of) in in_line {
+            let mut at = from;
+            let mut add = |to: u64, doing: Doing, stack: Option<u32>| {
+                let meanwhile = Some(Meanwhile { doing, stack, tid: 0, server: 0 });
+                parts.push(WaitPart { from: at, to, ended: of.stack, meanwhile });
+                at = to;
+            };
+            for (first, last, stack) in self.seen_to_wait(of.by, (from, of.ts)) {
+                add(first, Doing::NotKnown, of.stack);
+                add(last, Doing::Waits, stack);
+            }
+            add(of.ts, Doing::NotKnown, of.stack);
+        }
+        // Up to where a connection was free.
+        parts.push(WaitPart { from: ready.ts, to: wait.to, ended: None, meanwhile: None });
+        parts.retain(|part| part.from < part.to);
+        parts
+    }
+
+    /// From which look to which a goroutine was seen to wait at one place, between two times.
+    fn seen_to_wait(&self, task: u64, (from, to): (u64, u64)) -> Vec<(u64, u64, Option<u32>)> {
+        let looks = self.looks.get(&task).map_or(&[][..], Vec::as_slice);
+        let within = &looks[looks.partition_point(|look| look.ts_ns < from)..];
+        let within = &within[..within.partition_point(|look| look.ts_ns < to)];
+        let stays =
+            |one: &RoutineRow, next: &RoutineRow| (one.state, one.stack, one.pid) == (next.state, next.stack, next.pid);
+        let waits = within.chunk_by(stays).filter(|looks| looks[0].state == State::Waiting);
+        waits.map(|looks| (looks[0].ts_ns, looks[looks.len() - 1].ts_ns, looks[0].stack.checked_sub(1))).collect()
+    }
+
     /// When the task of a message waited between its receive call and its reply, in order and without overlap.
     pub fn parked(&self, m: &Message, extra: &Extra, threads: &Threads) -> Vec<Parked> {
         let Some(task) = self.of(m, extra) else { return vec![] };
@@ -284,6 +349,15 @@ impl Routines {
         let mut out: Vec<Parked> = vec![];
         // Until when it is known not to have waited.
         let mut ran = m.recv_ns;
+        // A first wait that was over before any look.
+        let looked = looks.clone().find(|look| look.state == State::Waiting).map_or(m.send_ns, |look| look.ts_ns);
+        if let Some(ready) = self.runs.made_ready(task, (m.recv_ns, looked)) {
+            let from = self.left(m.tid, m.recv_ns, threads).clamp(m.recv_ns, ready.ts);
+            let stack = self.runs.asked_at(task, ready.ts);
+            let (seen, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));
+            out.push(Parked { from, to: ready.ts, stack, seen, ended, turn: 0, for_others: false });
+            ran = ready.ts;
+        }
         while let Some(look) = looks.next() {
             if look.state != State::Waiting {
                 ran = look.ts_ns;
@@ -304,6 +378,7 @@ impl Routines {
                 to: asleep(last).1.min(m.send_ns),
                 stack,
                 seen: (look.ts_ns, last),
+                ended: None,
                 turn: 0,
                 for_others: false,
             };
@@ -317,6 +392,13 @@ impl Routines {
                     ran = parked.to;
                     continue;
                 }
+            }
+            // The first time that it was made ready since it was last seen to wait. Of asyncio nothing tells.
+            let next = looks.peek().map_or(m.send_ns, |next| next.ts_ns);
+            if !stack.is_some_and(|stack| self.polls.contains(&stack))
+                && let Some(ready) = self.runs.made_ready(task, (last, next))
+            {
+                (parked.to, parked.ended) = (ready.ts, Some(ready).filter(|ready| ready.by != task));
             }
             ran = parked.to;
             out.push(parked);

@@ -62,6 +62,17 @@ pub struct Meanwhile {
     pub tid: u32,
 }
 
+/// A task is made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// When.
+    pub ts: u64,
+    /// By which task.
+    pub by: u64,
+    /// Where that one was in the program.
+    pub stack: Option<u32>,
+}
+
 /// What happens to a task.
 #[derive(Clone, Copy, Debug)]
 enum Told {
@@ -100,6 +111,7 @@ pub struct TaskRuns {
     told: FxHashMap<u64, Vec<Told>>,
     /// Who makes tasks ready at a call stack, by its number.
     wakers: FxHashMap<u32, Waker>,
+    has_runs: bool,
 }
 
 impl TaskRuns {
@@ -115,6 +127,7 @@ impl TaskRuns {
 
     /// A thread begins to run a task.
     pub fn runs(&mut self, task: u64, ts: u64, tid: u32) {
+        self.has_runs = true;
         self.told.entry(task).or_default().push(Told::Runs { ts, tid });
     }
 
@@ -263,6 +276,68 @@ impl TaskRuns {
         spells.push(runs_until(at, to, of.0, of.1));
         spells.retain(|spell| spell.from < spell.to);
         Some(spells)
+    }
+
+    /// Whether runs of tasks are told, and not only who made them ready (as of Go).
+    pub fn has_runs(&self) -> bool {
+        self.has_runs
+    }
+
+    /// When a task was first made ready between two times, and by which other one (0: none), and where that one was in the program.
+    pub fn made_ready(&self, task: u64, (from, to): (u64, u64)) -> Option<Ready> {
+        let told = self.told.get(&task).map_or(&[][..], Vec::as_slice);
+        let first = told[told.partition_point(|told| told.ts() <= from)..].iter().take_while(|told| told.ts() <= to);
+        let ready = |told: &Told| match *told {
+            Told::Woken { ts, by, stack } => Some(Ready { ts, by, stack }),
+            Told::Runs { .. } | Told::Asks { .. } => None,
+        };
+        first.filter_map(ready).next()
+    }
+
+    /// Where in the program a task last asked for what made it ready then.
+    pub fn asked_at(&self, task: u64, ready_ns: u64) -> Option<u32> {
+        let told = self.told.get(&task)?;
+        let upto = told.partition_point(|told| told.ts() <= ready_ns);
+        told[..upto].iter().rev().find_map(|told| match *told {
+            Told::Asks { stack, .. } => Some(stack),
+            Told::Runs { .. } | Told::Woken { .. } => None,
+        })?
+    }
+
+    /// A wait that another task ended, in parts, each with its begin and its end: whoever is in line waits for the one before it, until that one
+    /// makes it ready. `ready`: the wait's end.
+    pub fn in_line(&self, ready: Ready, from: u64) -> Vec<(u64, Ready)> {
+        let mut parts = vec![];
+        let mut of = ready;
+        for _ in 0..MOST_IN_LINE {
+            let before = self.last_made_ready(of.by, (from, of.ts));
+            let begun = before.map_or(from, |before| before.ts);
+            parts.push((begun, of));
+            match before {
+                Some(before) => of = before,
+                None => break,
+            }
+        }
+        parts.reverse();
+        if let Some(first) = parts.first_mut() {
+            first.0 = from;
+        }
+        parts
+    }
+
+    /// Who last made a task ready between two times.
+    fn last_made_ready(&self, task: u64, (from, to): (u64, u64)) -> Option<Ready> {
+        let told = self.told.get(&task)?;
+        let upto = told.partition_point(|told| told.ts() < to);
+        match told[..upto]
+            .iter()
+            .rev()
+            .take_while(|told| told.ts() > from)
+            .find(|told| matches!(told, Told::Woken { .. }))
+        {
+            Some(&Told::Woken { ts, by, stack }) if by != 0 && by != task => Some(Ready { ts, by, stack }),
+            _ => None,
+        }
     }
 
     /// A wait that a task ended: what that one did meanwhile. What it waited for itself until another one made it ready is what that one did.

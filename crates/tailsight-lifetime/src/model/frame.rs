@@ -290,6 +290,8 @@ pub enum Doing {
     Waits,
     /// It waits for what comes by a socket, or for a thread that runs no tasks.
     WaitsOutside,
+    /// There is no such task: the wait ended because a time had come.
+    TimeCame,
     /// Nothing was told of it at that time.
     NotKnown,
 }
@@ -305,6 +307,7 @@ impl Doing {
             Doing::Sleeps => "sleeps",
             Doing::Waits => "waits",
             Doing::WaitsOutside => "waits-outside",
+            Doing::TimeCame => "time-came",
             Doing::NotKnown => "not-known",
         }
     }

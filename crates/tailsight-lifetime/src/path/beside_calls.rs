@@ -29,7 +29,8 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
         let from = wait.from.max(upto);
         wait.from = wait.from.max(sent);
         if from < sent {
-            let waited = Parked { from, to: sent, stack: None, seen: (from, from), turn: 0, for_others: false };
+            let waited =
+                Parked { from, to: sent, stack: None, seen: (from, from), ended: None, turn: 0, for_others: false };
             let waited = match in_line(from) {
                 true => Parked { to: call.freed, turn: call.turn, ..waited },
                 false => waited,

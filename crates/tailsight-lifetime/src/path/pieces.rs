@@ -5,7 +5,7 @@
 use super::beside_calls::beside_calls;
 use super::holder::{self, Held};
 use crate::messages::backend_calls::NOBODY;
-use crate::messages::routines::Parked;
+use crate::messages::routines::{Parked, WaitPart};
 use crate::messages::task_runs::{Meanwhile, Spell, What};
 use crate::messages::{Extra, Uncommon};
 use crate::model::{Frame, Leg, Message, Role, Rule, flags};
@@ -351,16 +351,31 @@ impl Waits {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
                 self.at_work(scan, m, (at, begin), Focus { tid, ..focus }, out);
                 let Parked { stack, for_others, turn, .. } = *wait;
-                out.push(match (turn, scan.routines.line(turn)) {
+                match (turn, scan.routines.line(turn)) {
                     (1.., None) => {
-                        Piece::Waits { frame: Frame::Peer { symbol: turn }, role: Role::A, from: begin, to: end }
+                        let frame = Frame::Peer { symbol: turn };
+                        out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                     }
                     // Where others were seen that waited for the same.
-                    (_, line) => {
-                        let stack = if turn == 0 { stack } else { line };
-                        Piece::Parked { stack, for_others, ended: None, meanwhile: None, from: begin, to: end }
+                    (1.., stack) => {
+                        out.push(Piece::Parked {
+                            stack,
+                            for_others,
+                            ended: None,
+                            meanwhile: None,
+                            from: begin,
+                            to: end,
+                        });
                     }
-                });
+                    (0, _) => {
+                        for WaitPart { from, to, ended, meanwhile } in scan.routines.parts(wait) {
+                            let (from, to) = (from.max(begin), to.min(end));
+                            if from < to {
+                                out.push(Piece::Parked { stack, for_others, ended, meanwhile, from, to });
+                            }
+                        }
+                    }
+                }
                 at = end;
             }
             if wait.to > to {

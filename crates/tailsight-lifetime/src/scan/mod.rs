@@ -231,7 +231,8 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         peers: Peers::new(facts.symbols.len()),
         routines: Routines::new(&facts.routines)
             .with_runs(TaskRuns::new(facts.wakes.clone()), facts.task_runs_off_ns)
-            .with_futures(facts.futures.clone()),
+            .with_futures(facts.futures.clone())
+            .with_polls(facts.polls.clone()),
         ready: vec![0; cores],
         asks: false,
     };
@@ -284,11 +285,11 @@ impl Scanner<'_> {
                 self.routines.saw(event.tid, event.ts, fields::Goroutine::of(event).goroutine);
             }
             Kind::RoutineRun => self.routines.runs(event.tid, event.ts, fields::Goroutine::of(event).goroutine),
-            Kind::RoutineWoken | Kind::RoutineAsks => {
+            Kind::RoutineWoken | Kind::RoutineAsks | Kind::RoutineWaited => {
                 let woken = fields::Woken::of(event);
                 let stack = self.facts.names.place(woken.place).checked_sub(1);
                 match kind {
-                    Kind::RoutineAsks => self.routines.asks(event.ts, woken.goroutine, stack),
+                    Kind::RoutineAsks | Kind::RoutineWaited => self.routines.asks(event.ts, woken.goroutine, stack),
                     _ => self.routines.woken(event.tid, event.ts, woken.goroutine, stack),
                 }
             }

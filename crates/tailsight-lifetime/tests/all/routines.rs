@@ -441,6 +441,60 @@ fn a_task_that_waits_for_a_lock_waits_for_what_its_holder_does() {
     assert_eq!(parked.frames, [Frame::Parked, meanwhile, ended, Frame::Place { stack: 10 }]);
 }
 
+/// Goroutines: A waits for a lock that a job of the program's own gives back on the second thread at 6 ms. Nobody looked at it meanwhile.
+fn goroutine_behind_a_job() -> Vec<Vec<Event>> {
+    let waited = |ts, tid, task, place| event(ts, Kind::RoutineWaited, 0, tid, [0, task, place]);
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        seen(999_990, FIRST, OF_A),
+        recv(1_000_000, A, FIRST),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(6_010_000, 0, FIRST, 0),
+        send(6_100_000, A, FIRST),
+        switch(6_200_000, FIRST, 0, EPOLL),
+    ];
+    let second = vec![
+        switch(5, 0, SECOND, 0),
+        // The one that had the lock before gave it to the job.
+        seen(2_999_980, SECOND, OF_B),
+        waited(2_999_990, SECOND, JOB, ASKS),
+        woken(3_000_000, SECOND, JOB, ASKS),
+        seen(5_999_980, SECOND, JOB),
+        waited(5_999_990, SECOND, OF_A, ASKS),
+        woken(6_000_000, SECOND, OF_A, GIVES_BACK),
+        event(6_000_100, Kind::SchedWaking, 0, SECOND, [u64::from(FIRST), u64::from(FIRST), 0]),
+        switch(6_300_000, SECOND, 0, FUTEX),
+    ];
+    vec![first, second, request(20, A).to_vec()]
+}
+
+/// Waits that no look at a goroutine met were its thread's sleep in epoll_wait, and who ended them was not known.
+#[test]
+fn who_makes_a_goroutine_ready_tells_its_wait_and_whoever_was_in_line_before() {
+    let waits = |looks: &[RoutineRow]| {
+        let mut facts = facts(looks);
+        facts.names.add_places(vec![11, 12, 13]);
+        let analysis = analysed(facts, goroutine_behind_a_job());
+        let waits = |(_, _, owner): &(u64, u64, String)| owner == "blocked/parked";
+        let of: Vec<_> = path(&analysis, 1_000_000, Leg::Service).into_iter().filter(waits).collect();
+        let parked = analysis.lifetimes.owners.iter().filter(|owner| owner.frames.contains(&Frame::Parked));
+        (of, parked.map(|owner| owner.frames.clone()).collect::<Vec<_>>())
+    };
+    let (asks, gives_back) = (10, 11);
+    let ended = |stack: u32, doing, at: u32| {
+        let meanwhile = Frame::Meanwhile { doing, stack: at + 1, server: 0 };
+        vec![Frame::Parked, meanwhile, Frame::MadeReady { stack }, Frame::Place { stack: asks }]
+    };
+    // By whom, up to 3 ms and from then on.
+    let by_both = vec![ended(asks, Doing::NotKnown, asks), ended(gives_back, Doing::NotKnown, gives_back)];
+    assert_eq!(waits(&[]), (is(&[(1_200_000, 6_000_000, "blocked/parked")]), by_both));
+    // Looks at the job, which has a message then: it was at one place from 4 to 5 ms.
+    let of_job = |ts_ns| RoutineRow { routine: JOB, ..look(ts_ns, State::Waiting, 13) };
+    let (of, owners) = waits(&[of_job(4_000_000), of_job(5_000_000)]);
+    assert_eq!(of, is(&[(1_200_000, 6_000_000, "blocked/parked")]));
+    assert!(owners.contains(&ended(gives_back, Doing::Waits, 12)), "{owners:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 

@@ -73,7 +73,7 @@ fn judge(truth: &Truth, request: usize, at_ns: u64, owner: &str) -> (&'static st
         }
         TaskDoing::ForAnswer => {
             let its = owner.starts_with("blocked") && owner.contains("peer:backend");
-            judged(FOR_ANSWER, its && !owner.contains(", for others"))
+            judged(FOR_ANSWER, its && !owner.contains(", perhaps for others"))
         }
         TaskDoing::ForTimer => judged("waits for a timer", owner.contains("timer") && owner.contains("sleep:")),
         TaskDoing::ForLock(_) => for_tasks(truth, request, at_ns, owner, &FOR_LOCK),

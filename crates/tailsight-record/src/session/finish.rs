@@ -151,9 +151,9 @@ impl Recording<'_> {
         let mut of_tasks =
             costs.iter().filter(|c| [routines::PROGRAM, routines::PROGRAM_OF_MANY].contains(&c.name.as_str()));
         let program_ns = of_tasks.find_map(|c| c.ns_per_run);
+        let versions = tasks.versions();
         let (said, notes) = tasks.finish(program_ns, meta.start_ns);
         meta.warnings.extend(notes);
-        let versions = vec!["tokio".to_owned()];
         meta.routines = Some(meta::Routines { versions, breakpoints: Some(said), ..meta::Routines::default() });
     }
 

@@ -46,6 +46,8 @@ pub enum Wanted {
         /// A text that the crate leaves in every program that it is linked into.
         trace: String,
     },
+    /// Functions of Go's runtime of these names, each with the first place at which a breakpoint costs one trap; of another program there is nothing.
+    Go(Vec<String>),
     /// The function that begins at that place of the file, bytes.
     Offset(u64),
     /// USDT probes of a provider: a pair of begin and end.
@@ -157,8 +159,9 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         let go =
             [".gopclntab", ".note.go.buildid", ".go.buildinfo"].iter().any(|name| file.section_by_name(name).is_some());
         let mut symbols = symbols_of(&file);
-        if symbols.is_empty() && go {
-            symbols = pclntab(&file).unwrap_or_default();
+        // What it shares with C (cgo) has symbols also where the others were removed.
+        if go && !symbols.iter().any(|symbol| symbol.raw.starts_with("runtime.")) {
+            symbols.extend(pclntab(&file).unwrap_or_default());
         }
         Ok(Code { file, elf, symbols, go })
     }
@@ -173,6 +176,11 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
                 if found.functions.is_empty() && self.has_constant(trace) {
                     found.refused.push("its symbols were removed".into());
                 }
+                return Ok(found);
+            }
+            Wanted::Go(names) => {
+                let of = |name: &String| self.begins(symbols.iter().filter(|symbol| symbol.raw == *name), name);
+                found.functions.extend(names.iter().filter(|_| self.go).filter_map(of));
                 return Ok(found);
             }
             Wanted::Offset(offset) => vec![self.at(symbols, *offset)?],
@@ -222,7 +230,11 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
 
     /// The instances of a function of a Rust program; none where it has none.
     fn instances(&self, symbols: &[Symbol], path: &str) -> Option<Traceable> {
-        let of = symbols.iter().filter(|symbol| is_instance(&symbol.raw, path));
+        self.begins(symbols.iter().filter(|symbol| is_instance(&symbol.raw, path)), path)
+    }
+
+    /// Where these begin, as one function; none where there are none.
+    fn begins<'s>(&self, of: impl Iterator<Item = &'s Symbol>, name: &str) -> Option<Traceable> {
         let place = |symbol: &Symbol| {
             let code = self.bytes(&symbol.range).unwrap_or_default();
             let near = if self.file.architecture() == Architecture::X86_64 { emulated::near_begin(&code) } else { 0 };
@@ -231,7 +243,7 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         let mut begins: Vec<(u64, u64)> = of.filter_map(place).collect();
         begins.sort_unstable();
         begins.dedup();
-        let name = path.to_owned();
+        let name = name.to_owned();
         (!begins.is_empty()).then_some(Traceable { name, begins, ends: EndsBy::Instructions(vec![]) })
     }
 

@@ -25,6 +25,13 @@ pub mod cookie {
     pub const WOKEN: u64 = 1;
     /// One asks to be made ready.
     pub const ASKS: u64 = 2;
+    /// A goroutine is made ready.
+    pub const GO_READY: u64 = 3;
+
+    /// With where a goroutine has its saved frame pointer.
+    pub fn go_ready(saved_frame_pointer: usize) -> u64 {
+        GO_READY | (saved_frame_pointer as u64) << 8
+    }
 }
 
 fn loads(extras: &Extras, program: &str) -> bool {
@@ -124,7 +131,9 @@ mod tests {
     #[test]
     fn a_cookie_says_what_the_program_reads() {
         let c = include_str!("routines.bpf.c");
-        for (name, cookie) in [("RUNS", cookie::RUNS), ("WOKEN", cookie::WOKEN), ("ASKS", cookie::ASKS)] {
+        for (name, cookie) in
+            [("RUNS", cookie::RUNS), ("WOKEN", cookie::WOKEN), ("ASKS", cookie::ASKS), ("GO_READY", cookie::GO_READY)]
+        {
             assert!(c.contains(&format!("#define COOKIE_{name} {cookie}\n")), "{name}");
         }
     }

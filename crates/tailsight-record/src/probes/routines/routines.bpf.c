@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /* Which task of its runtime a thread of the target is in where it receives and sends, and where a message waits that was not answered
  * yet: a goroutine of Go, a task of asyncio. Of tokio each run of a task, and who made it ready.
- * hooks: none of their own; the receive and send hooks of ../socket call it, and of tokio breakpoints (uprobes) that mod.rs sets
- * events: RoutineSeen, RoutineRun, RoutineWoken, RoutineAsks
+ * hooks: none of their own; the receive and send hooks of ../socket call it, and of tokio and Go breakpoints (uprobes) that mod.rs sets
+ * events: RoutineSeen, RoutineRun, RoutineWoken, RoutineAsks, RoutineWaited
  *
- * Of Go and asyncio no breakpoint is needed. Go keeps the address of the running goroutine in a register (R14, on arm64 R28) from 1.17 on, also when it
+ * Of Go and asyncio no breakpoint is needed to know that; of Go one tells who ended a wait. Go keeps the address of the running goroutine in a register (R14, on arm64 R28) from 1.17 on, also when it
  * enters the kernel. Code that is not Go's (cgo) has anything in that register; such a number meets no goroutine when the recorder reads
  * it. asyncio keeps the task that a loop runs in a dictionary (`_asyncio._current_tasks`), from which it is read: only where the thread
  * calls that received last from a client, the loop's, and while one loop runs a task. Only processes that the recorder has told of are
@@ -70,6 +70,17 @@ static __always_inline __u64 running_task(__u64 dictionary)
 	return bpf_probe_read_user(&task, sizeof(task), (void *)(behind - 8)) ? 0 : task;
 }
 
+/* A thread is in a task. */
+static __always_inline void see_routine(__u64 who, __u64 routine)
+{
+	struct last_routine *last = &last_routines[(__u32)who & (UNDER_WAY - 1)];
+	if (last->routine != routine || last->tid != (__u32)who) {
+		last->routine = routine;
+		last->tid = who;
+		emit_of(who, ts_routine_seen(.goroutine = routine_of(routine)));
+	}
+}
+
 static __always_inline void note_routine(__u64 who, const struct flow *flow, enum routine_call call)
 {
 	if (!routines_on || !routine_processes_told)
@@ -90,12 +101,7 @@ static __always_inline void note_routine(__u64 who, const struct flow *flow, enu
 		if (!routine)
 			return;
 	}
-	struct last_routine *last = &last_routines[(__u32)who & (UNDER_WAY - 1)];
-	if (last->routine != routine || last->tid != (__u32)who) {
-		last->routine = routine;
-		last->tid = who;
-		emit_of(who, ts_routine_seen(.goroutine = routine_of(routine)));
-	}
+	see_routine(who, routine);
 	__u32 at = opens * TS_MIX_K1 >> 52 & (OPEN_ROUTINES - 1);
 	struct open_routine *open = &open_routines[at];
 	if (call == ROUTINE_TAKES) {
@@ -119,9 +125,11 @@ __u32 task_hit_limit; /* in a tenth of a second */
 
 #if defined(__TARGET_ARCH_arm64)
 #define TASK_ARGUMENT(regs) ((regs)->regs[0])
+#define GO_ARGUMENT(regs) ((regs)->regs[0])
 #define USER_IP(regs) ((regs)->pc)
 #else
 #define TASK_ARGUMENT(regs) ((regs)->di)
+#define GO_ARGUMENT(regs) ((regs)->ax)
 #define USER_IP(regs) ((regs)->ip)
 #endif
 
@@ -129,9 +137,52 @@ __u32 task_hit_limit; /* in a tenth of a second */
 #define COOKIE_RUNS 0
 #define COOKIE_WOKEN 1
 #define COOKIE_ASKS 2
+/* Where Go makes a goroutine ready. The other bits: where a goroutine has its saved frame pointer. */
+#define COOKIE_GO_READY 3
+#define COOKIE_BITS 8
 
 /* ../samples has it. */
-static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp);
+#define NOT_LEFT 1
+static __noinline __u32 place_of_stack(__u64 who, __u64 ip, __u64 sp, __u64 saved_fp);
+
+/* Where things are in Go's `runtime.g` and `runtime.m`, as tailsight-tasks has it; the saved frame pointer and what is behind it depend on
+ * the version. */
+#define GO_G_M 48
+#define GO_G_SP 56
+#define GO_M_CURG_BEHIND_FP 88
+
+/* Where a goroutine is that no thread runs now; 0: it cannot be read. */
+static __noinline __u32 place_of_goroutine(__u64 who, __u64 g, __u64 saved_fp_at)
+{
+	__u64 fp = 0;
+	struct {
+		__u64 sp, pc;
+	} saved;
+	if (bpf_probe_read_user(&saved, sizeof(saved), (void *)(g + GO_G_SP)) ||
+	    bpf_probe_read_user(&fp, sizeof(fp), (void *)(g + saved_fp_at)))
+		return 0;
+	return place_of_stack(who, saved.pc, saved.sp, fp);
+}
+
+/* A goroutine, which waits, is made ready by the one whose thread this is. Go does that on a stack of the thread's own, and has saved the
+ * registers of both. Its scheduler, timers and poller are in none. */
+static __always_inline void goroutine_ready(__u64 who, struct pt_regs *regs, __u64 saved_fp_at)
+{
+	__u64 m = 0, waker = 0, waits = GO_ARGUMENT(regs);
+	struct ts_fields_woken fields = { .goroutine = routine_of(waits) };
+	if (bpf_probe_read_user(&m, sizeof(m), (void *)(GOROUTINE(regs) + GO_G_M)) ||
+	    bpf_probe_read_user(&waker, sizeof(waker), (void *)(m + saved_fp_at + GO_M_CURG_BEHIND_FP)))
+		return;
+	see_routine(who, waker);
+	fields.place = place_of_goroutine(who, waits, saved_fp_at);
+	emit_of(who, ts_pack_woken(TS_ROUTINE_WAITED, fields));
+	fields.place = 0;
+	if (waker == GOROUTINE(regs))
+		fields.place = place_of_stack(who, USER_IP(regs), USER_SP(regs), NOT_LEFT);
+	else if (waker)
+		fields.place = place_of_goroutine(who, waker, saved_fp_at);
+	emit_of(who, ts_pack_woken(TS_ROUTINE_WOKEN, fields));
+}
 
 static __always_inline int task_hit(struct pt_regs *regs)
 {
@@ -139,11 +190,15 @@ static __always_inline int task_hit(struct pt_regs *regs)
 	if (!recording || !(who = target_here()) || task_hits.off_ns || !function_begins(&task_hits, task_hit_limit))
 		return 0;
 	__u64 task = routine_of(TASK_ARGUMENT(regs)), cookie = bpf_get_attach_cookie(regs);
+	if ((cookie & ((1 << COOKIE_BITS) - 1)) == COOKIE_GO_READY) {
+		goroutine_ready(who, regs, cookie >> COOKIE_BITS);
+		return 0;
+	}
 	if (cookie == COOKIE_RUNS) {
 		emit_of(who, ts_routine_run(.goroutine = task));
 		return 0;
 	}
-	struct ts_fields_woken fields = { .goroutine = task, .place = sleep_place(who, USER_IP(regs), USER_SP(regs)) };
+	struct ts_fields_woken fields = { .goroutine = task, .place = place_of_stack(who, USER_IP(regs), USER_SP(regs), NOT_LEFT) };
 	emit_of(who, ts_pack_woken(cookie == COOKIE_ASKS ? TS_ROUTINE_ASKS : TS_ROUTINE_WOKEN, fields));
 	return 0;
 }

@@ -52,6 +52,29 @@ struct {
 	__type(value, struct code);
 } code_of SEC(".maps");
 
+/* The bytes above the stack pointer of a sample. */
+static __always_inline void copy_stack(struct sample *s)
+{
+	__u64 sp = s->sp;
+
+	/* A worker of the kernel's own (io_uring) has no user stack. */
+	if (!sp)
+		return;
+	/* The first piece ends where a page may end, the others at ends of pieces: none spans a page that is not there. */
+	__u32 first = STACK_PIECE - (sp & (STACK_PIECE - 1));
+	if (first > STACK_PIECE || bpf_probe_read_user(s->stack, first, (void *)sp))
+		return;
+	s->stack_bytes = first;
+	for (int i = 1; i < STACK_PIECES; i++) {
+		__u32 at = s->stack_bytes;
+		if (at > STACK_PIECE * (STACK_PIECES - 1))
+			break;
+		if (bpf_probe_read_user(s->stack + at, STACK_PIECE, (void *)(sp + at)))
+			break;
+		s->stack_bytes = at + STACK_PIECE;
+	}
+}
+
 /* The registers with which the thread entered the kernel, and the bytes above its stack pointer. */
 static __always_inline void copy_user(struct sample *s)
 {
@@ -71,23 +94,7 @@ static __always_inline void copy_user(struct sample *s)
 	s->sp = regs->sp;
 	s->fp = regs->bp;
 #endif
-	__u64 sp = s->sp;
-	/* A worker of the kernel's own (io_uring) has no user stack. */
-	if (!sp)
-		return;
-	/* The first piece ends where a page may end, the others at ends of pieces: none spans a page that is not there. */
-	__u32 first = STACK_PIECE - (sp & (STACK_PIECE - 1));
-	if (first > STACK_PIECE || bpf_probe_read_user(s->stack, first, (void *)sp))
-		return;
-	s->stack_bytes = first;
-	for (int i = 1; i < STACK_PIECES; i++) {
-		__u32 at = s->stack_bytes;
-		if (at > STACK_PIECE * (STACK_PIECES - 1))
-			break;
-		if (bpf_probe_read_user(s->stack + at, STACK_PIECE, (void *)(sp + at)))
-			break;
-		s->stack_bytes = at + STACK_PIECE;
-	}
+	copy_stack(s);
 }
 
 static __always_inline struct sample *begin_record(__u64 bytes, __u64 who, __u16 kind, __u16 weight)
@@ -200,8 +207,10 @@ __noinline __u64 place_key(__u64 who, __u64 ip, __u64 sp)
 	return key ? key : 1;
 }
 
-/* The place as a number that a switch event can carry; 0: none. */
-static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
+/* The place as a number that a switch event can carry; 0: none. `saved_fp`: the frame pointer of a stack that the thread left, as Go leaves a
+ * goroutine's for its own; NOT_LEFT: it is the one that the thread is on. */
+#define NOT_LEFT 1
+static __noinline __u32 place_of_stack(__u64 who, __u64 ip, __u64 sp, __u64 saved_fp)
 {
 	__u64 key = place_key(who, ip, sp);
 
@@ -225,9 +234,22 @@ static __noinline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
 		return 0;
 	}
 	s->place = place;
-	copy_user(s);
+	if (saved_fp == NOT_LEFT) {
+		copy_user(s);
+	} else {
+		s->ip = ip;
+		s->sp = sp;
+		s->fp = saved_fp;
+		s->lr = 0;
+		copy_stack(s);
+	}
 	bpf_ringbuf_submit(s, 1);
 	return place;
+}
+
+static __always_inline __u32 sleep_place(__u64 who, __u64 ip, __u64 sp)
+{
+	return place_of_stack(who, ip, sp, NOT_LEFT);
 }
 
 /* Of the task that leaves its core, which is the current one; its registers in user space. */

@@ -12,6 +12,7 @@ use tailsight_symbolise::functions::Wanted;
 use tailsight_symbolise::functions::emulated::is_emulated;
 use tailsight_symbolise::reader::Reader;
 use tailsight_symbolise::reader::protocol::{About, FileId};
+use tailsight_tasks::go;
 use tailsight_trace::meta;
 
 use super::super::traced::{Binary, SHARE_OF_CORE, UNMEASURED_PER_SECOND, binaries, code_at};
@@ -28,6 +29,11 @@ const FUNCTIONS: [(&str, u64); 4] = [
     ("5tokio7runtime4task5waker11wake_by_ref", cookie::WOKEN),
     ("5tokio7runtime4task3raw4poll", cookie::RUNS),
 ];
+/// What the program takes besides the trap where it keeps two places, as at each hit of Go's.
+const PLACES_NS: f64 = 3500.0;
+/// The function of Go that makes a goroutine ready; the poller of sockets does it elsewhere.
+const GO_READY: &str = "runtime.ready";
+const TOKIO: &str = "tokio";
 /// What tokio leaves in a program of which the symbols were removed: the paths of its sources, for its messages.
 const TRACE: &str = "/tokio-1.";
 
@@ -39,6 +45,8 @@ pub(crate) type ProgramFile = (u64, String);
 pub(crate) struct TaskPlan {
     places: Vec<Place>,
     notes: Vec<String>,
+    /// Whose tasks they are.
+    runtimes: BTreeSet<&'static str>,
     /// The programs that were looked into.
     programs: BTreeSet<ProgramFile>,
 }
@@ -61,7 +69,8 @@ impl TaskPlan {
         }
         if plan.places.len() > MOST_PLACES {
             plan.notes.push(format!(
-                "tasks of tokio are not followed: that takes {} breakpoints, at most {MOST_PLACES} are set",
+                "tasks of {} are not followed: that takes {} breakpoints, at most {MOST_PLACES} are set",
+                names(&plan.runtimes),
                 plan.places.len()
             ));
             plan.places.clear();
@@ -82,6 +91,7 @@ impl TaskPlan {
             let paths = FUNCTIONS.iter().map(|&(path, _)| path.to_owned()).collect();
             let wanted = Wanted::Rust { paths, trace: TRACE.to_owned() };
             let located = reader.functions(ITSELF, None, &wanted).unwrap_or_default();
+            self.look_for_go(&binary, reader);
             reader.take_back(ITSELF);
             let not_followed = |why: &String| format!("tasks of tokio are not followed in {}: {why}", binary.name);
             self.notes.extend(located.refused.iter().map(not_followed));
@@ -91,16 +101,24 @@ impl TaskPlan {
             }
             for (path, cookie) in FUNCTIONS {
                 let instances = located.functions.iter().filter(|function| function.name == path);
-                self.places.extend(instances.flat_map(|function| &function.begins).map(|&(offset, _)| Place {
-                    function: None,
-                    file: binary.path.clone(),
-                    offset,
-                    semaphore: 0,
-                    at_return: false,
-                    cookie,
-                    emulated: is_emulated(&code_at(&binary.file, offset)),
-                }));
+                self.places.extend(
+                    instances.flat_map(|function| &function.begins).map(|&(offset, _)| place(&binary, offset, cookie)),
+                );
             }
+            self.runtimes.insert(TOKIO);
+        }
+    }
+
+    /// Where a program of Go makes goroutines ready, which the reader has; nothing where it is not known where a goroutine has its registers.
+    fn look_for_go(&mut self, binary: &Binary, reader: &mut Reader) {
+        let Some(layout) = reader.go_version(ITSELF).and_then(|version| go::layout(&version)) else { return };
+        let located = reader.functions(ITSELF, None, &Wanted::Go(vec![GO_READY.into()])).unwrap_or_default();
+        let begins = located.functions.iter().flat_map(|function| &function.begins);
+        let cookie = cookie::go_ready(layout.saved_frame_pointer());
+        let before = self.places.len();
+        self.places.extend(begins.map(|&(offset, _)| place(binary, offset, cookie)));
+        if self.places.len() > before {
+            self.runtimes.insert("Go");
         }
     }
 
@@ -111,9 +129,10 @@ impl TaskPlan {
 
     /// Why tasks of these programs are not followed, where the recording runs already: then no breakpoint is set any more.
     pub(crate) fn too_late(self) -> Vec<String> {
+        let runtimes = names(&self.runtimes);
         let late = |(_, name): &ProgramFile| {
             format!(
-                "tasks of tokio are not followed in {name}: it was started after the recording began; record it while it runs"
+                "tasks of {runtimes} are not followed in {name}: it was started after the recording began; record it while it runs"
             )
         };
         if self.places.is_empty() { self.notes } else { self.programs.iter().map(late).collect() }
@@ -125,10 +144,29 @@ impl TaskPlan {
     }
 }
 
+fn names(runtimes: &BTreeSet<&'static str>) -> String {
+    runtimes.iter().copied().collect::<Vec<_>>().join(" and ")
+}
+
+/// A place of a program.
+fn place(binary: &Binary, offset: u64, cookie: u64) -> Place {
+    Place {
+        function: None,
+        file: binary.path.clone(),
+        offset,
+        semaphore: 0,
+        at_return: false,
+        cookie,
+        emulated: is_emulated(&code_at(&binary.file, offset)),
+    }
+}
+
 /// How often they may be hit in a second, all together.
 fn limit(places: &[Place], trap: Option<TrapNs>) -> u32 {
     let Some(trap) = trap else { return UNMEASURED_PER_SECOND };
-    let hit_ns = if places.iter().all(|place| place.emulated) { trap.emulated } else { trap.stepped };
+    let trap_ns = if places.iter().all(|place| place.emulated) { trap.emulated } else { trap.stepped };
+    let is_of_go = |place: &Place| place.cookie & 0xff == cookie::GO_READY;
+    let hit_ns = trap_ns + if places.iter().any(is_of_go) { PLACES_NS } else { 0.0 };
     (SHARE_OF_CORE * 1e9 / hit_ns.max(100.0)) as u32
 }
 
@@ -138,12 +176,13 @@ pub(crate) struct TaskBreakpoints {
     said: meta::TaskBreakpoints,
     trap: Option<TrapNs>,
     notes: Vec<String>,
+    runtimes: BTreeSet<&'static str>,
 }
 
 impl TaskBreakpoints {
     /// Sets them. What the kernel refuses is noted; the recording goes on.
     pub(crate) fn set(loaded: &mut Loaded, plan: TaskPlan) -> Option<TaskBreakpoints> {
-        let TaskPlan { places, mut notes, .. } = plan;
+        let TaskPlan { places, mut notes, runtimes, .. } = plan;
         if places.is_empty() && notes.is_empty() {
             return None;
         }
@@ -155,7 +194,7 @@ impl TaskBreakpoints {
         if tracer.set_many(loaded, PROGRAM_OF_MANY, &places).is_err()
             && let Err((_, why)) = tracer.set(loaded, PROGRAM, &places)
         {
-            notes.push(format!("tasks of tokio are not followed: {why}"));
+            notes.push(format!("tasks of {} are not followed: {why}", names(&runtimes)));
             tracer.clear();
         }
         let said = meta::TaskBreakpoints {
@@ -164,7 +203,7 @@ impl TaskBreakpoints {
             most_per_second: u64::from(most_per_second),
             ..meta::TaskBreakpoints::default()
         };
-        Some(TaskBreakpoints { tracer, said, trap, notes })
+        Some(TaskBreakpoints { tracer, said, trap, notes, runtimes })
     }
 
     /// Takes those away that are off because they were hit too often: until then each hit takes the trap.
@@ -175,6 +214,11 @@ impl TaskBreakpoints {
             self.said.off_ns = off_ns;
             self.tracer.clear();
         }
+    }
+
+    /// The runtimes whose versions nothing else tells.
+    pub(crate) fn versions(&self) -> Vec<String> {
+        self.runtimes.iter().filter(|of| **of == TOKIO).map(|of| (*of).to_owned()).collect()
     }
 
     /// Takes all away: the recording is over.
@@ -189,7 +233,8 @@ impl TaskBreakpoints {
         if let Some(off_ns) = self.said.off_ns {
             let after = off_ns.saturating_sub(start_ns) as f64 / 1e9;
             self.notes.push(format!(
-                "tasks of tokio are followed for the first {after:.1} s only: they ran and woke more than {} times a second",
+                "tasks of {} are followed for the first {after:.1} s only: they ran and woke more than {} times a second",
+                names(&self.runtimes),
                 self.said.most_per_second
             ));
         }
