@@ -124,6 +124,10 @@ mod tests {
             clause(&parts),
             "the task that ended the wait meanwhile slept until a time in shop::compact (79 %), ran (20 %)"
         );
+        let ended = [part(Doing::NotKnown, "main.refresh", 0.97), part(Doing::NotKnown, "", 0.03)];
+        assert_eq!(clause(&ended), "the task that was waited for ended the wait in main.refresh (97 %)");
+        let until = "no task ended the wait: the time had come until which it was to last (98 %)";
+        assert_eq!(clause(&[part(Doing::TimeCame, "", 0.98)]), until);
         let server = Some("ledger (10.0.0.7:9000)".to_owned());
         let asked = [MeanwhilePart { server, ..part(Doing::WaitsOutside, "shop::charge", 0.9) }];
         assert_eq!(

@@ -59,6 +59,18 @@ mod tests {
         assert_eq!(futures(&[row(1), row(2), row(0)], &samples), FxHashSet::from_iter([0]));
     }
 
+    #[test]
+    fn a_wait_for_a_socket_is_told_by_go_s_poller() {
+        let frame = |function: &str| FrameRow { function: function.into(), ..FrameRow::default() };
+        let samples = Samples {
+            frames: vec![frame("runtime.gopark"), frame("internal/poll.runtime_pollWait"), frame("sync.(*Mutex).Lock")],
+            stacks: vec![vec![0, 1], vec![0, 2]],
+            ..Samples::default()
+        };
+        let row = |stack| RoutineRow { state: State::Waiting, stack, ..RoutineRow::default() };
+        assert_eq!(polls(&[row(1), row(2), row(0)], &samples), FxHashSet::from_iter([0]));
+    }
+
     /// A handler of FastAPI that is no coroutine slept in its thread, and "asyncio waiting for a job" was all that was said.
     #[test]
     fn a_task_whose_work_is_in_a_thread_does_not_wait() {

@@ -91,6 +91,8 @@ pub struct Routines {
     futures: FxHashSet<u32>,
     /// Places where a goroutine waits for a socket.
     polls: FxHashSet<u32>,
+    /// By goroutine: when it received data from a socket, and on which thread.
+    received: FxHashMap<u64, Vec<(u64, u32)>>,
 }
 
 impl Routines {
@@ -166,6 +168,23 @@ impl Routines {
         let task = self.runs.runs_for(runs, has_message).unwrap_or(runs);
         let asked_by = if task == runs { self.runs.made_ready_by(runs).unwrap_or(task) } else { task };
         Some(SendsFor { task, asked_by })
+    }
+
+    /// A thread received data from a socket: its goroutine did not wait then.
+    pub fn received(&mut self, tid: u32, ts: u64) {
+        if !self.runs.is_empty()
+            && !self.runs.has_runs()
+            && let Some(task) = self.now(tid, ts)
+        {
+            self.received.entry(task).or_default().push((ts, tid));
+        }
+    }
+
+    /// When and on which thread a goroutine last received data in a message, up to a time.
+    fn last_received(&self, task: u64, m: &Message, upto: u64) -> (u64, u32) {
+        let received = self.received.get(&task).map_or(&[][..], Vec::as_slice);
+        let last = received[..received.partition_point(|&(ts, _)| ts < upto)].last().copied();
+        last.filter(|&(ts, _)| ts > m.recv_ns).unwrap_or((m.recv_ns, m.tid))
     }
 
     fn is_off(&self, ts: u64) -> bool {
@@ -352,7 +371,9 @@ impl Routines {
         // A first wait that was over before any look.
         let looked = looks.clone().find(|look| look.state == State::Waiting).map_or(m.send_ns, |look| look.ts_ns);
         if let Some(ready) = self.runs.made_ready(task, (m.recv_ns, looked)) {
-            let from = self.left(m.tid, m.recv_ns, threads).clamp(m.recv_ns, ready.ts);
+            // Before that it may have waited for the rest of the request, or for an answer.
+            let (received, tid) = self.last_received(task, m, ready.ts);
+            let from = self.left(tid, received, threads).clamp(received, ready.ts);
             let stack = self.runs.asked_at(task, ready.ts);
             let (seen, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));
             out.push(Parked { from, to: ready.ts, stack, seen, ended, turn: 0, for_others: false });

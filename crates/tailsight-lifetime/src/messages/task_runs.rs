@@ -3,6 +3,8 @@
 //! In: the events RoutineRun, RoutineAsks and RoutineWoken. Out: the [`Spell`]s of a message's service: when its task ran, when it waited for
 //! another task or for a time, and what that other task did meanwhile. All times in ns.
 //!
+//! Of goroutines only who made them ready is told, and where they had waited (RoutineWaited): see [`TaskRuns::in_line`].
+//!
 //! Unlike looks ([`super::routines`]) these are exact: nothing is missed, and a wait ends when its task is made ready, by the holder of the lock
 //! that gave it back or the sender into the channel. When a run ends no event tells; it has ended by the time that its thread runs another task
 //! or sleeps.

@@ -86,6 +86,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn recv(&mut self, cpu: u16, event: &Event) {
         let tid = event.tid;
+        self.routines.received(tid, event.ts);
         // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
         // done for others and as long ago as such a call takes; else the call's end.
         let doing = self.doing.entry(tid).or_default();
@@ -157,6 +158,7 @@ impl Scanner<'_> {
     /// An answer of another server: from here on the thread works for the message that needs it.
     #[inline(never)]
     pub(super) fn peer_recv(&mut self, event: &Event) {
+        self.routines.received(event.tid, event.ts);
         // A thread that received is in no send call.
         self.doing.entry(event.tid).or_default().sending = None;
         self.outgoing.received(event.tid);

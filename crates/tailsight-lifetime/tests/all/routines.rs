@@ -441,6 +441,36 @@ fn a_task_that_waits_for_a_lock_waits_for_what_its_holder_does() {
     assert_eq!(parked.frames, [Frame::Parked, meanwhile, ended, Frame::Place { stack: 10 }]);
 }
 
+/// The rest of a request came at 4 ms: a wait for it was a part of the one for the lock that followed.
+#[test]
+fn a_goroutine_does_not_wait_for_a_lock_before_it_has_the_rest_of_its_request() {
+    let mut streams = goroutine_behind_a_job();
+    let at = streams[0].iter().position(|event| event.ts == 6_010_000).expect("the thread wakes");
+    let rest = [switch(4_000_000, 0, FIRST, 0), recv(4_010_000, A, FIRST), switch(4_100_000, FIRST, 0, EPOLL)];
+    streams[0].splice(at..at, rest);
+    let mut facts = facts(&[]);
+    facts.names.add_places(vec![11, 12, 13]);
+    let analysis = analysed(facts, streams);
+    let waits = |(_, _, owner): &(u64, u64, String)| owner == "blocked/parked";
+    let of: Vec<_> = path(&analysis, 1_000_000, Leg::Service).into_iter().filter(waits).collect();
+    assert_eq!(of, is(&[(4_100_000, 6_000_000, "blocked/parked")]));
+}
+
+/// A limit on the rate was a channel to which somebody is to send: no goroutine ended its waits.
+#[test]
+fn a_wait_that_no_goroutine_ends_lasts_until_a_time() {
+    let mut streams = goroutine_behind_a_job();
+    let at = streams[1].iter().position(|event| event.ts == 5_999_980).expect("the job is seen");
+    streams[1][at] = seen(5_999_980, SECOND, 0);
+    let mut facts = facts(&[]);
+    facts.names.add_places(vec![11, 12, 13]);
+    let analysis = analysed(facts, streams);
+    let parked =
+        analysis.lifetimes.owners.iter().find(|owner| owner.frames.contains(&Frame::Parked)).expect("its wait");
+    let meanwhile = Frame::Meanwhile { doing: Doing::TimeCame, stack: 0, server: 0 };
+    assert_eq!(parked.frames, [Frame::Parked, meanwhile, Frame::Place { stack: 10 }]);
+}
+
 /// Goroutines: A waits for a lock that a job of the program's own gives back on the second thread at 6 ms. Nobody looked at it meanwhile.
 fn goroutine_behind_a_job() -> Vec<Vec<Event>> {
     let waited = |ts, tid, task, place| event(ts, Kind::RoutineWaited, 0, tid, [0, task, place]);

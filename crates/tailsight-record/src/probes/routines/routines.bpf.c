@@ -4,12 +4,13 @@
  * hooks: none of their own; the receive and send hooks of ../socket call it, and of tokio and Go breakpoints (uprobes) that mod.rs sets
  * events: RoutineSeen, RoutineRun, RoutineWoken, RoutineAsks, RoutineWaited
  *
- * Of Go and asyncio no breakpoint is needed to know that; of Go one tells who ended a wait. Go keeps the address of the running goroutine in a register (R14, on arm64 R28) from 1.17 on, also when it
- * enters the kernel. Code that is not Go's (cgo) has anything in that register; such a number meets no goroutine when the recorder reads
- * it. asyncio keeps the task that a loop runs in a dictionary (`_asyncio._current_tasks`), from which it is read: only where the thread
- * calls that received last from a client, the loop's, and while one loop runs a task. Only processes that the recorder has told of are
- * asked. tokio's tasks are in no register and in no dictionary; but it begins to run each in one function of its own, makes it ready in two
- * others, and keeps it for what is to make it ready in a fourth: their first argument is the task. */
+ * Of Go and asyncio no breakpoint is needed to know that; of Go one tells who ended a wait. Go keeps the address of the running goroutine in
+ * a register (R14, on arm64 R28) from 1.17 on, also when it enters the kernel. Code that is not Go's (cgo) has anything in that register;
+ * such a number meets no goroutine when the recorder reads it. asyncio keeps the task that a loop runs in a dictionary
+ * (`_asyncio._current_tasks`), from which it is read: only where the thread calls that received last from a client, the loop's, and while
+ * one loop runs a task. Only processes that the recorder has told of are asked. tokio's tasks are in no register and in no dictionary; but it
+ * begins to run each in one function of its own, makes it ready in two others, and keeps it for what is to make it ready in a fourth:
+ * their first argument is the task. */
 
 const volatile __u32 routines_on = 0;
 

@@ -1,5 +1,7 @@
 //! Breakpoints that tell which task a thread runs, and who made it ready: of runtimes that are linked into the program (tokio).
 //!
+//! Of Go the goroutine that a thread is in needs none; one place tells who makes one ready.
+//!
 //! In: the programs of the target. Out: [`TaskPlan`], before anything is loaded; then [`TaskBreakpoints`], while the recording runs. Such a runtime
 //! keeps its tasks where only its own code finds them. But it begins to run each in one function, makes it ready in two, and keeps it for what
 //! is to make it ready in a fourth; there the task is the first argument. At most as much of a core may go to the breakpoints as to a function of
