@@ -4,48 +4,91 @@ import { scaleLinear } from "d3-scale";
 import { FONT, ink, onScheme } from "./theme";
 
 /** A plot under construction: its canvas, size in CSS pixels, and how to draw it again. */
-export interface Plot { canvas: HTMLCanvasElement; width: number; height: number; redraw(): void }
+export interface Plot {
+  canvas: HTMLCanvasElement;
+  width: number;
+  height: number;
+  redraw(): void;
+}
 export type Draw = (g: CanvasRenderingContext2D, plot: Plot) => void;
 
 /** `setup` is called once, when the canvas is there; `draw` each time. */
-export function Chart(props: { height: number | ((width: number) => number); label: string; draw: Draw; setup?: (plot: Plot) => void | (() => void); plain?: boolean }) {
-  const holder = useRef<HTMLDivElement>(null), plot = useRef<Plot | null>(null), latest = useRef(props);
+export function Chart(props: {
+  height: number | ((width: number) => number);
+  label: string;
+  draw: Draw;
+  setup?: (plot: Plot) => void | (() => void);
+  plain?: boolean;
+}) {
+  const holder = useRef<HTMLDivElement>(null),
+    plot = useRef<Plot | null>(null),
+    latest = useRef(props);
   latest.current = props;
   useEffect(() => {
-    const box = holder.current!, canvas = box.querySelector("canvas")!;
-    const self: Plot = { canvas, width: 0, height: 0, redraw() {
-      const ratio = window.devicePixelRatio || 1, { height, draw } = latest.current;
-      self.width = box.clientWidth;
-      self.height = typeof height === "function" ? height(self.width) : height;
-      const w = Math.round(self.width * ratio), h = Math.round(self.height * ratio);
-      if (canvas.width !== w) canvas.width = w;
-      if (canvas.height !== h) canvas.height = h;
-      canvas.style.height = self.height + "px";
-      const g = canvas.getContext("2d")!;
-      g.setTransform(ratio, 0, 0, ratio, 0, 0);
-      g.clearRect(0, 0, self.width, self.height);
-      g.font = FONT;
-      draw(g, self);
-    } };
+    const box = holder.current!,
+      canvas = box.querySelector("canvas")!;
+    const self: Plot = {
+      canvas,
+      width: 0,
+      height: 0,
+      redraw() {
+        const ratio = window.devicePixelRatio || 1,
+          { height, draw } = latest.current;
+        self.width = box.clientWidth;
+        self.height = typeof height === "function" ? height(self.width) : height;
+        const w = Math.round(self.width * ratio),
+          h = Math.round(self.height * ratio);
+        if (canvas.width !== w) canvas.width = w;
+        if (canvas.height !== h) canvas.height = h;
+        canvas.style.height = self.height + "px";
+        const g = canvas.getContext("2d")!;
+        g.setTransform(ratio, 0, 0, ratio, 0, 0);
+        g.clearRect(0, 0, self.width, self.height);
+        g.font = FONT;
+        draw(g, self);
+      },
+    };
     plot.current = self;
     self.redraw();
     const undo = props.setup?.(self);
     let pending = 0;
-    const sized = new ResizeObserver(() => { if (box.clientWidth !== self.width) { cancelAnimationFrame(pending); pending = requestAnimationFrame(() => self.redraw()); } });
+    const sized = new ResizeObserver(() => {
+      if (box.clientWidth !== self.width) {
+        cancelAnimationFrame(pending);
+        pending = requestAnimationFrame(() => self.redraw());
+      }
+    });
     sized.observe(box);
     const scheme = onScheme(() => self.redraw());
-    return () => { sized.disconnect(); scheme(); undo?.(); };
+    return () => {
+      sized.disconnect();
+      scheme();
+      undo?.();
+    };
   }, []);
   useEffect(() => plot.current?.redraw());
-  return <div class="plot" ref={holder}><canvas role="img" tabIndex={props.plain ? -1 : 0} aria-label={props.label} /></div>;
+  return (
+    <div class="plot" ref={holder}>
+      <canvas role="img" tabIndex={props.plain ? -1 : 0} aria-label={props.label} />
+    </div>
+  );
 }
 
 export const crisp = (v: number) => Math.round(v) + 0.5;
-export function line(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void { g.beginPath(); g.moveTo(x0, y0); g.lineTo(x1, y1); g.stroke(); }
+export function line(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void {
+  g.beginPath();
+  g.moveTo(x0, y0);
+  g.lineTo(x1, y1);
+  g.stroke();
+}
 /** Text with the background's colour around it, to be read over lines and points. */
 export function halo(g: CanvasRenderingContext2D, text: string, x: number, y: number): void {
-  g.lineWidth = 4; g.lineJoin = "round"; g.strokeStyle = ink("bg"); g.strokeText(text, x, y);
-  g.fillStyle = ink("ink"); g.fillText(text, x, y);
+  g.lineWidth = 4;
+  g.lineJoin = "round";
+  g.strokeStyle = ink("bg");
+  g.strokeText(text, x, y);
+  g.fillStyle = ink("ink");
+  g.fillText(text, x, y);
 }
 /** As much of a text as fits. */
 export function fit(g: CanvasRenderingContext2D, text: string, width: number): string {
@@ -55,12 +98,18 @@ export function fit(g: CanvasRenderingContext2D, text: string, width: number): s
   while (n > 1 && g.measureText(text.slice(0, n) + "…").width > width) n--;
   return n > 1 ? text.slice(0, n) + "…" : "";
 }
-export function linearTicks(from: number, to: number, about: number): number[] { return scaleLinear([from, to], [0, 1]).ticks(Math.max(2, about)); }
+export function linearTicks(from: number, to: number, about: number): number[] {
+  return scaleLinear([from, to], [0, 1]).ticks(Math.max(2, about));
+}
 /** Ticks of a log axis: decades, with more between them where there is room. */
 export function logTicks(from: number, to: number, about: number): number[] {
   for (const steps of [[1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
     const out: number[] = [];
-    for (let e = Math.floor(Math.log10(from)); e <= Math.ceil(Math.log10(to)); e++) for (const s of steps) { const v = +(s * 10 ** e).toPrecision(3); if (v >= from * 0.999 && v <= to * 1.001) out.push(v); }
+    for (let e = Math.floor(Math.log10(from)); e <= Math.ceil(Math.log10(to)); e++)
+      for (const s of steps) {
+        const v = +(s * 10 ** e).toPrecision(3);
+        if (v >= from * 0.999 && v <= to * 1.001) out.push(v);
+      }
     if (out.length <= about || steps.length === 1) return out;
   }
   return [];
@@ -69,15 +118,29 @@ export function logTicks(from: number, to: number, about: number): number[] {
 /* The tip: one for the page, text only. */
 let tip: HTMLDivElement | null = null;
 export function showTip(x: number, y: number, title: string, rows: (string | false | undefined | null)[]): void {
-  if (!tip) { tip = document.createElement("div"); tip.className = "tip"; document.body.append(tip); addEventListener("scroll", hideTip, { passive: true }); }
-  const part = (tag: string, text: string) => { const e = document.createElement(tag); e.textContent = text; return e; };
+  if (!tip) {
+    tip = document.createElement("div");
+    tip.className = "tip";
+    document.body.append(tip);
+    addEventListener("scroll", hideTip, { passive: true });
+  }
+  const part = (tag: string, text: string) => {
+    const e = document.createElement(tag);
+    e.textContent = text;
+    return e;
+  };
   tip.replaceChildren(part("b", title), ...rows.filter((r): r is string => Boolean(r)).map((r) => part("span", r)));
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
   tip.style.left = Math.max(6, x + 14 + box.width > innerWidth - 6 ? x - 14 - box.width : x + 14) + "px";
   tip.style.top = Math.max(6, Math.min(innerHeight - box.height - 6, y + 14)) + "px";
 }
-export function hideTip(): void { if (tip) tip.hidden = true; }
+export function hideTip(): void {
+  if (tip) tip.hidden = true;
+}
 
 /** Tells a screen reader. */
-export function say(text: string): void { const live = document.getElementById("live"); if (live) live.textContent = text; }
+export function say(text: string): void {
+  const live = document.getElementById("live");
+  if (live) live.textContent = text;
+}

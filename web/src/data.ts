@@ -4,7 +4,8 @@ import type { Beside, Bundle, Page } from "./types";
 function fromBase64(text: string): Uint8Array<ArrayBuffer> {
   const quick = (Uint8Array as unknown as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> }).fromBase64;
   if (quick) return quick.call(Uint8Array, text);
-  const raw = atob(text), bytes = new Uint8Array(raw.length);
+  const raw = atob(text),
+    bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
   return bytes;
 }
@@ -18,7 +19,9 @@ async function unpack(name: string): Promise<ArrayBuffer | null> {
 }
 
 /** Whether the page has an element of data. */
-export function has(name: string): boolean { return document.getElementById("data-" + name) !== null; }
+export function has(name: string): boolean {
+  return document.getElementById("data-" + name) !== null;
+}
 
 export async function json<T>(name: string): Promise<T> {
   const bytes = await unpack(name);
@@ -30,11 +33,18 @@ type Numbers = Float64Array | Uint32Array | Uint16Array | Uint8Array;
 
 async function column(name: string, type: "u8" | "u16" | "u32" | "f64"): Promise<Numbers> {
   const bytes = (await unpack(name)) ?? new ArrayBuffer(0);
-  return type === "u8" ? new Uint8Array(bytes) : type === "u16" ? new Uint16Array(bytes) : type === "u32" ? new Uint32Array(bytes) : new Float64Array(bytes);
+  return type === "u8"
+    ? new Uint8Array(bytes)
+    : type === "u16"
+      ? new Uint16Array(bytes)
+      : type === "u32"
+        ? new Uint32Array(bytes)
+        : new Float64Array(bytes);
 }
 
 /** Not in focus; in focus, none of the causes. */
-export const NOT_IN_FOCUS = 255, NO_CAUSE = 254;
+export const NOT_IN_FOCUS = 255,
+  NO_CAUSE = 254;
 
 /** Messages as columns, a row each, by rising id. */
 export interface Rows {
@@ -52,14 +62,27 @@ export interface Rows {
 }
 
 /** A part of the balloon plot: ids, ns, and one flow, thread or class or none. */
-export interface Part { from: number; to: number; low: number; high: number; by: "flow" | "thread" | "class" | "all"; value: number }
+export interface Part {
+  from: number;
+  to: number;
+  low: number;
+  high: number;
+  by: "flow" | "thread" | "class" | "all";
+  value: number;
+}
 
 /**
  * The page's messages. A file has them all; a served page of a large run has those in focus and a sample of the others, and fetches those of
  * a part when that is looked at. All indexes are rows; `id` and `row` translate.
  */
 export class Data implements Rows {
-  ids!: Uint32Array | null; latency!: Float64Array; arrival!: Float64Array; flow!: Numbers; thread!: Numbers; class!: Numbers; cause!: Uint8Array;
+  ids!: Uint32Array | null;
+  latency!: Float64Array;
+  arrival!: Float64Array;
+  flow!: Numbers;
+  thread!: Numbers;
+  class!: Numbers;
+  cause!: Uint8Array;
   /** Rows. */
   n = 0;
   /** Messages of the run. */
@@ -82,14 +105,24 @@ export class Data implements Rows {
   /** (ns, share of the messages as slow or slower), of the leg. */
   private readonly curve: [number, number][];
 
-  constructor(readonly page: Page, private base: Rows, focusIds: Uint32Array, readonly times: Numbers) {
+  constructor(
+    readonly page: Page,
+    private base: Rows,
+    focusIds: Uint32Array,
+    readonly times: Numbers,
+  ) {
     const m = page.messages;
     this.total = m.count;
     this.focusIds = focusIds;
     this.curve = page.curves.find((c) => c.kind === "leg" && c.name === page.diagnosis.leg)?.points ?? [];
     const { latency } = base;
-    let slowest = -1, complete = 0;
-    for (let i = 0; i < latency.length; i++) if (latency[i] === latency[i]) { complete++; if (slowest < 0 || latency[i]! > latency[slowest]!) slowest = i; }
+    let slowest = -1,
+      complete = 0;
+    for (let i = 0; i < latency.length; i++)
+      if (latency[i] === latency[i]) {
+        complete++;
+        if (slowest < 0 || latency[i]! > latency[slowest]!) slowest = i;
+      }
     this.complete = base.ids ? m.complete : complete;
     this.sorted = new Float64Array(complete);
     for (let i = 0, k = 0; i < latency.length; i++) if (latency[i] === latency[i]) this.sorted[k++] = latency[i]!;
@@ -98,8 +131,12 @@ export class Data implements Rows {
     this.use(base);
   }
   /** Whether only a part of the messages has rows. */
-  get sampled(): boolean { return this.base.ids !== null; }
-  id(row: number): number { return row < 0 || !this.ids ? row : this.ids[row]!; }
+  get sampled(): boolean {
+    return this.base.ids !== null;
+  }
+  id(row: number): number {
+    return row < 0 || !this.ids ? row : this.ids[row]!;
+  }
   /** The row of a message; -1 where it has none. */
   row(id: number): number {
     if (!this.ids) return id >= 0 && id < this.n ? id : -1;
@@ -109,20 +146,31 @@ export class Data implements Rows {
   /** The first row of an id or above; n where there is none. */
   from(id: number): number {
     if (!this.ids) return Math.max(0, Math.min(this.n, Math.ceil(id)));
-    let lo = 0, hi = this.n;
-    while (lo < hi) { const mid = (lo + hi) >> 1; if (this.ids[mid]! < id) lo = mid + 1; else hi = mid; }
+    let lo = 0,
+      hi = this.n;
+    while (lo < hi) {
+      const mid = (lo + hi) >> 1;
+      if (this.ids[mid]! < id) lo = mid + 1;
+      else hi = mid;
+    }
     return lo;
   }
   /** The share of all messages that are no slower; of a sample, by the curve of all. */
   rank(ns: number): number {
     if (!this.sampled) return rankOf(this.sorted, ns);
-    let lo = 0, hi = this.curve.length;
-    while (lo < hi) { const mid = (lo + hi) >> 1; if (this.curve[mid]![0] <= ns) lo = mid + 1; else hi = mid; }
+    let lo = 0,
+      hi = this.curve.length;
+    while (lo < hi) {
+      const mid = (lo + hi) >> 1;
+      if (this.curve[mid]![0] <= ns) lo = mid + 1;
+      else hi = mid;
+    }
     return lo < this.curve.length ? 1 - this.curve[lo]![1] : 1;
   }
   /** The latency below which a share of all messages is. */
   quantile(share: number): number {
-    if (!this.sampled) return this.sorted[Math.min(this.sorted.length - 1, Math.max(0, Math.ceil(share * this.sorted.length) - 1))]!;
+    if (!this.sampled)
+      return this.sorted[Math.min(this.sorted.length - 1, Math.max(0, Math.ceil(share * this.sorted.length) - 1))]!;
     return (this.curve.find(([, slower]) => slower <= 1 - share + 1e-9) ?? this.curve[this.curve.length - 1])?.[0] ?? 1;
   }
 
@@ -130,8 +178,13 @@ export class Data implements Rows {
   async look(part: Part | null): Promise<boolean> {
     if (!this.sampled) return false;
     const asked = (this.asking = {});
-    if (!part) { const was = this.shown !== null; this.forget(); return was; }
-    if (this.shown && (same(this.shown.part, part) || (this.shown.whole && within(part, this.shown.part)))) return false;
+    if (!part) {
+      const was = this.shown !== null;
+      this.forget();
+      return was;
+    }
+    if (this.shown && (same(this.shown.part, part) || (this.shown.whole && within(part, this.shown.part))))
+      return false;
     // Rows of another part would look as if there were more messages than elsewhere.
     if (this.shown && !within(part, this.shown.part)) this.forget();
     const { rows, sight } = await points(part);
@@ -151,9 +204,19 @@ export class Data implements Rows {
     return true;
   }
   private asking: object = {};
-  private forget(): void { this.shown = null; this.sight = null; this.use(this.base); }
+  private forget(): void {
+    this.shown = null;
+    this.sight = null;
+    this.use(this.base);
+  }
   private use(rows: Rows): void {
-    this.ids = rows.ids; this.latency = rows.latency; this.arrival = rows.arrival; this.flow = rows.flow; this.thread = rows.thread; this.class = rows.class; this.cause = rows.cause;
+    this.ids = rows.ids;
+    this.latency = rows.latency;
+    this.arrival = rows.arrival;
+    this.flow = rows.flow;
+    this.thread = rows.thread;
+    this.class = rows.class;
+    this.cause = rows.cause;
     this.n = rows.latency.length;
     this.focus = this.ids ? this.focusIds.map((id) => this.row(id)) : this.focusIds;
     this.slowest = this.row(this.slowestId);
@@ -163,46 +226,101 @@ export class Data implements Rows {
 
 const same = (a: Part, b: Part) => JSON.stringify(a) === JSON.stringify(b);
 /** Whether what a part asks for is in another. */
-const within = (a: Part, b: Part) => a.from >= b.from && a.to <= b.to && a.low >= b.low && a.high <= b.high && (b.by === "all" || (a.by === b.by && a.value === b.value));
+const within = (a: Part, b: Part) =>
+  a.from >= b.from &&
+  a.to <= b.to &&
+  a.low >= b.low &&
+  a.high <= b.high &&
+  (b.by === "all" || (a.by === b.by && a.value === b.value));
 
 /** Both, each message once. */
 function merged(a: Rows, b: Rows): Rows {
-  const x = a.ids!, y = b.ids!, most = x.length + y.length;
-  const out = { ids: new Uint32Array(most), latency: new Float64Array(most), arrival: new Float64Array(most), flow: new Uint32Array(most), thread: new Uint32Array(most), class: new Uint32Array(most), cause: new Uint8Array(most) };
+  const x = a.ids!,
+    y = b.ids!,
+    most = x.length + y.length;
+  const out = {
+    ids: new Uint32Array(most),
+    latency: new Float64Array(most),
+    arrival: new Float64Array(most),
+    flow: new Uint32Array(most),
+    thread: new Uint32Array(most),
+    class: new Uint32Array(most),
+    cause: new Uint8Array(most),
+  };
   let n = 0;
   for (let i = 0, j = 0; i < x.length || j < y.length; n++) {
     const first = j >= y.length || (i < x.length && x[i]! <= y[j]!);
-    const of = first ? a : b, at = first ? i : j;
-    if (first) { if (j < y.length && x[i] === y[j]) j++; i++; } else j++;
-    out.ids[n] = of.ids![at]!; out.latency[n] = of.latency[at]!; out.arrival[n] = of.arrival[at]!; out.flow[n] = of.flow[at]!;
-    out.thread[n] = of.thread[at]!; out.class[n] = of.class[at] ?? 0; out.cause[n] = of.cause[at]!;
+    const of = first ? a : b,
+      at = first ? i : j;
+    if (first) {
+      if (j < y.length && x[i] === y[j]) j++;
+      i++;
+    } else j++;
+    out.ids[n] = of.ids![at]!;
+    out.latency[n] = of.latency[at]!;
+    out.arrival[n] = of.arrival[at]!;
+    out.flow[n] = of.flow[at]!;
+    out.thread[n] = of.thread[at]!;
+    out.class[n] = of.class[at] ?? 0;
+    out.cause[n] = of.cause[at]!;
   }
   return Object.fromEntries(Object.entries(out).map(([name, column]) => [name, column.slice(0, n)])) as unknown as Rows;
 }
 
 /** The messages of a part, from the server: html/points.rs says how they are written. */
 async function points(part: Part): Promise<{ rows: Rows; sight: number }> {
-  const answer = await fetch(["points", part.from, part.to, Math.floor(part.low), Math.ceil(part.high), part.by, part.value].join("/") + location.search);
+  const answer = await fetch(
+    ["points", part.from, part.to, Math.floor(part.low), Math.ceil(part.high), part.by, part.value].join("/") +
+      location.search,
+  );
   if (!answer.ok) throw new Error(await answer.text());
-  const bytes = await answer.arrayBuffer(), [n, sight] = new Uint32Array(bytes, 0, 2) as unknown as [number, number];
-  const floats = (k: number) => new Float64Array(bytes, 8 + 8 * n * k, n), numbers = (k: number) => new Uint32Array(bytes, 8 + 16 * n + 4 * n * k, n);
-  return { sight, rows: { latency: floats(0), arrival: floats(1), ids: numbers(0), flow: numbers(1), thread: numbers(2), class: numbers(3), cause: new Uint8Array(n).fill(NOT_IN_FOCUS) } };
+  const bytes = await answer.arrayBuffer(),
+    [n, sight] = new Uint32Array(bytes, 0, 2) as unknown as [number, number];
+  const floats = (k: number) => new Float64Array(bytes, 8 + 8 * n * k, n),
+    numbers = (k: number) => new Uint32Array(bytes, 8 + 16 * n + 4 * n * k, n);
+  return {
+    sight,
+    rows: {
+      latency: floats(0),
+      arrival: floats(1),
+      ids: numbers(0),
+      flow: numbers(1),
+      thread: numbers(2),
+      class: numbers(3),
+      cause: new Uint8Array(n).fill(NOT_IN_FOCUS),
+    },
+  };
 }
 
 /** The part of the messages that are no slower than v. */
 export function rankOf(sorted: Float64Array, v: number): number {
-  let lo = 0, hi = sorted.length;
-  while (lo < hi) { const mid = (lo + hi) >> 1; if (sorted[mid]! <= v) lo = mid + 1; else hi = mid; }
+  let lo = 0,
+    hi = sorted.length;
+  while (lo < hi) {
+    const mid = (lo + hi) >> 1;
+    if (sorted[mid]! <= v) lo = mid + 1;
+    else hi = mid;
+  }
   return sorted.length ? lo / sorted.length : 0;
 }
 
 export async function load(): Promise<Data> {
-  const page = await json<Page>("page"), m = page.messages;
+  const page = await json<Page>("page"),
+    m = page.messages;
   const [ids, latencies, arrivals, flow, thread, classes, cause, focus, times] = await Promise.all([
-    column("ids", "u32"), column("latency", m.latency_type), column("arrival", m.arrival_type), column("flow", m.flow_type), column("thread", m.thread_type),
-    column("class", "u16"), column("cause", "u8"), column("focus", "u32"), column("times", "u32"),
+    column("ids", "u32"),
+    column("latency", m.latency_type),
+    column("arrival", m.arrival_type),
+    column("flow", m.flow_type),
+    column("thread", m.thread_type),
+    column("class", "u16"),
+    column("cause", "u8"),
+    column("focus", "u32"),
+    column("times", "u32"),
   ]);
-  const n = latencies.length, latency = new Float64Array(n), arrival = new Float64Array(n);
+  const n = latencies.length,
+    latency = new Float64Array(n),
+    arrival = new Float64Array(n);
   const missing = m.latency_type === "u32" ? 0xffffffff : NaN;
   let at = 0;
   for (let i = 0; i < n; i++) {
@@ -211,7 +329,15 @@ export async function load(): Promise<Data> {
     at = m.arrival_type === "u32" ? at + arrivals[i]! : arrivals[i]!;
     arrival[i] = at;
   }
-  const rows: Rows = { ids: m.sampled ? (ids as Uint32Array) : null, latency, arrival, flow, thread, class: classes, cause: cause as Uint8Array };
+  const rows: Rows = {
+    ids: m.sampled ? (ids as Uint32Array) : null,
+    latency,
+    arrival,
+    flow,
+    thread,
+    class: classes,
+    cause: cause as Uint8Array,
+  };
   return new Data(page, rows, focus as Uint32Array, times);
 }
 

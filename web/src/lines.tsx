@@ -9,29 +9,62 @@ import { duration, percent, tick } from "./units";
 
 export const SMALL = "12px system-ui, sans-serif";
 
-export function Lines(props: { label: string; of: unknown; height: number; make: (width: number) => [uPlot.Options, uPlot.AlignedData] }) {
-  const holder = useRef<HTMLDivElement>(null), plot = useRef<uPlot | null>(null);
+export function Lines(props: {
+  label: string;
+  of: unknown;
+  height: number;
+  make: (width: number) => [uPlot.Options, uPlot.AlignedData];
+}) {
+  const holder = useRef<HTMLDivElement>(null),
+    plot = useRef<uPlot | null>(null);
   useEffect(() => {
     const box = holder.current!;
-    const make = () => { plot.current?.destroy(); plot.current = new uPlot(...props.make(box.clientWidth), box); };
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = new uPlot(...props.make(box.clientWidth), box);
+    };
     make();
-    const sized = new ResizeObserver(() => { const p = plot.current; if (p && p.width !== box.clientWidth) p.setSize({ width: box.clientWidth, height: props.height }); });
+    const sized = new ResizeObserver(() => {
+      const p = plot.current;
+      if (p && p.width !== box.clientWidth) p.setSize({ width: box.clientWidth, height: props.height });
+    });
     sized.observe(box);
     const scheme = onScheme(make);
-    return () => { sized.disconnect(); scheme(); plot.current?.destroy(); plot.current = null; };
+    return () => {
+      sized.disconnect();
+      scheme();
+      plot.current?.destroy();
+      plot.current = null;
+    };
   }, [props.of]);
   const key = (e: KeyboardEvent) => {
-    const step = e.key === "ArrowRight" ? 12 : e.key === "ArrowLeft" ? -12 : 0, u = plot.current;
+    const step = e.key === "ArrowRight" ? 12 : e.key === "ArrowLeft" ? -12 : 0,
+      u = plot.current;
     if (!step || !u) return;
     e.preventDefault();
-    const width = u.over.clientWidth, at = u.cursor.left ?? -1;
-    u.setCursor({ left: Math.max(0, Math.min(width - 1, at < 0 ? width / 2 : at + step)), top: u.over.clientHeight / 2 });
+    const width = u.over.clientWidth,
+      at = u.cursor.left ?? -1;
+    u.setCursor({
+      left: Math.max(0, Math.min(width - 1, at < 0 ? width / 2 : at + step)),
+      top: u.over.clientHeight / 2,
+    });
     const i = u.cursor.idx;
     if (i === null || i === undefined) return;
-    const text = (s: uPlot.Series, k: number) => `${s.label}: ${typeof s.value === "function" ? s.value(u, u.data[k]![i] as number, k, i) : u.data[k]![i]}`;
+    const text = (s: uPlot.Series, k: number) =>
+      `${s.label}: ${typeof s.value === "function" ? s.value(u, u.data[k]![i] as number, k, i) : u.data[k]![i]}`;
     say(u.series.flatMap((s, k) => (k === 0 || s.show ? [text(s, k)] : [])).join(", "));
   };
-  return <div class="curves" ref={holder} role="group" aria-roledescription="plot" tabIndex={0} aria-label={props.label + " Arrow keys move along it."} onKeyDown={key} />;
+  return (
+    <div
+      class="curves"
+      ref={holder}
+      role="group"
+      aria-roledescription="plot"
+      tabIndex={0}
+      aria-label={props.label + " Arrow keys move along it."}
+      onKeyDown={key}
+    />
+  );
 }
 
 /** Lines and texts of an axis. */
@@ -42,24 +75,67 @@ export function axis(): uPlot.Axis {
 /** A log axis of latencies, ns. */
 export function latencyAxis(from: number, to: number, horizontal: boolean): uPlot.Axis {
   const room = (u: uPlot) => (horizontal ? u.width / 75 : u.height / 34);
-  return { ...axis(), ...(horizontal ? {} : { size: 62 }), splits: (u) => logTicks(from, to, room(u)), values: (_, v) => v.map((x) => tick(x)), filter: (_, v) => v };
+  return {
+    ...axis(),
+    ...(horizontal ? {} : { size: 62 }),
+    splits: (u) => logTicks(from, to, room(u)),
+    values: (_, v) => v.map((x) => tick(x)),
+    filter: (_, v) => v,
+  };
 }
 
 /** One curve of a distribution: (ns, share of the samples as slow or slower). */
-export interface Curve { name: string; color: string; dash?: number[]; width: number; points: [number, number][]; dots?: boolean; show: boolean }
+export interface Curve {
+  name: string;
+  color: string;
+  dash?: number[];
+  width: number;
+  points: [number, number][];
+  dots?: boolean;
+  show: boolean;
+}
 /** What is drawn below and above the curves, and what a drag across the tail chooses. */
-export interface Extras { below?: (u: uPlot) => void; above?: (u: uPlot) => void; choose?: (from: number, to: number) => void }
+export interface Extras {
+  below?: (u: uPlot) => void;
+  above?: (u: uPlot) => void;
+  choose?: (from: number, to: number) => void;
+}
 
 /** Distributions on a log axis of latencies: cumulative, or the tail on a log axis too. */
-export function Curves({ lines, tail, label, of, extras }: { lines: Curve[]; tail: boolean; label: string; of: unknown; extras?: Extras }) {
-  return <Lines label={label} of={of} height={310} make={(width) => [curveOptions(lines, tail, width, extras ?? {}), curveData(lines, tail)]} />;
+export function Curves({
+  lines,
+  tail,
+  label,
+  of,
+  extras,
+}: {
+  lines: Curve[];
+  tail: boolean;
+  label: string;
+  of: unknown;
+  extras?: Extras;
+}) {
+  return (
+    <Lines
+      label={label}
+      of={of}
+      height={310}
+      make={(width) => [curveOptions(lines, tail, width, extras ?? {}), curveData(lines, tail)]}
+    />
+  );
 }
 
 function curveData(lines: Curve[], tail: boolean): uPlot.AlignedData {
   const tables = lines.map((l): uPlot.AlignedData => {
     // Of equal latencies the largest share counts.
-    const xs: number[] = [], ys: number[] = [];
-    for (const [ns, share] of l.points) { const x = Math.max(1, ns); if (xs[xs.length - 1] === x) continue; xs.push(x); ys.push(tail ? share : 1 - share); }
+    const xs: number[] = [],
+      ys: number[] = [];
+    for (const [ns, share] of l.points) {
+      const x = Math.max(1, ns);
+      if (xs[xs.length - 1] === x) continue;
+      xs.push(x);
+      ys.push(tail ? share : 1 - share);
+    }
     return [xs, ys];
   });
   return uPlot.join(tables);
@@ -67,31 +143,83 @@ function curveData(lines: Curve[], tail: boolean): uPlot.AlignedData {
 
 /** The share of the samples as slow as this or slower: a curve is steps, so it has a value between its points too. */
 function slower(points: [number, number][], ns: number): number {
-  let lo = 0, hi = points.length;
-  while (lo < hi) { const mid = (lo + hi) >> 1; if (Math.max(1, points[mid]![0]) < ns) lo = mid + 1; else hi = mid; }
+  let lo = 0,
+    hi = points.length;
+  while (lo < hi) {
+    const mid = (lo + hi) >> 1;
+    if (Math.max(1, points[mid]![0]) < ns) lo = mid + 1;
+    else hi = mid;
+  }
   return lo < points.length ? points[lo]![1] : 0;
 }
 
 function curveOptions(lines: Curve[], tail: boolean, width: number, extras: Extras): uPlot.Options {
-  let low = Infinity, high = 2, floor = 1;
-  for (const l of lines) for (const [ns, share] of l.points) { low = Math.min(low, Math.max(1, ns)); high = Math.max(high, ns); floor = Math.min(floor, share); }
-  const from = Math.min(low, high) * 0.9, to = high * 1.12, least = Math.max(floor / 1.6, 1e-9);
-  const value = (l: Curve) => (u: uPlot, v: number | null, _: number, i: number | null) => (i === null ? "" : l.dots ? (v === null || v === undefined ? "–" : percent(v)) : percent(tail ? slower(l.points, u.data[0][i]!) : 1 - slower(l.points, u.data[0][i]!)));
+  let low = Infinity,
+    high = 2,
+    floor = 1;
+  for (const l of lines)
+    for (const [ns, share] of l.points) {
+      low = Math.min(low, Math.max(1, ns));
+      high = Math.max(high, ns);
+      floor = Math.min(floor, share);
+    }
+  const from = Math.min(low, high) * 0.9,
+    to = high * 1.12,
+    least = Math.max(floor / 1.6, 1e-9);
+  const value = (l: Curve) => (u: uPlot, v: number | null, _: number, i: number | null) =>
+    i === null
+      ? ""
+      : l.dots
+        ? v === null || v === undefined
+          ? "–"
+          : percent(v)
+        : percent(tail ? slower(l.points, u.data[0][i]!) : 1 - slower(l.points, u.data[0][i]!));
   return {
-    width, height: 310, legend: { live: true }, cursor: { drag: { x: Boolean(extras.choose), y: false, setScale: false }, focus: { prox: 24 } }, focus: { alpha: 0.35 },
-    scales: { x: { time: false, distr: 3, log: 10, range: [from, to] }, y: tail ? { distr: 3, log: 10, range: [least, 1] } : { range: [0, 1] } },
+    width,
+    height: 310,
+    legend: { live: true },
+    cursor: { drag: { x: Boolean(extras.choose), y: false, setScale: false }, focus: { prox: 24 } },
+    focus: { alpha: 0.35 },
+    scales: {
+      x: { time: false, distr: 3, log: 10, range: [from, to] },
+      y: tail ? { distr: 3, log: 10, range: [least, 1] } : { range: [0, 1] },
+    },
     axes: [
       latencyAxis(from, to, true),
-      { ...axis(), size: 58, values: (_, v) => v.map((s) => +(s * 100).toPrecision(2) + " %"), ...(tail ? { splits: () => decades(least), filter: (_: uPlot, v: (number | null)[]) => v } : {}) },
+      {
+        ...axis(),
+        size: 58,
+        values: (_, v) => v.map((s) => +(s * 100).toPrecision(2) + " %"),
+        ...(tail ? { splits: () => decades(least), filter: (_: uPlot, v: (number | null)[]) => v } : {}),
+      },
     ],
     series: [
       { label: "latency", value: (_, v) => (v === null || v === undefined ? "" : duration(v)) },
-      ...lines.map((l): uPlot.Series => ({ label: l.name, show: l.show, stroke: ink(l.color), width: l.width, dash: l.dash, spanGaps: true, points: { show: Boolean(l.dots), size: 7 }, paths: l.dots ? () => null : uPlot.paths.stepped!({ align: -1 }), value: value(l) })),
+      ...lines.map(
+        (l): uPlot.Series => ({
+          label: l.name,
+          show: l.show,
+          stroke: ink(l.color),
+          width: l.width,
+          dash: l.dash,
+          spanGaps: true,
+          points: { show: Boolean(l.dots), size: 7 },
+          paths: l.dots ? () => null : uPlot.paths.stepped!({ align: -1 }),
+          value: value(l),
+        }),
+      ),
     ],
     hooks: {
       drawClear: extras.below ? [extras.below] : [],
       draw: extras.above ? [extras.above] : [],
-      setSelect: [(u) => { if (extras.choose && u.select.width > 4) { extras.choose(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")); u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false); } }],
+      setSelect: [
+        (u) => {
+          if (extras.choose && u.select.width > 4) {
+            extras.choose(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
+            u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+          }
+        },
+      ],
     },
   };
 }

@@ -9,10 +9,18 @@ export function Swatch({ looks, cause }: { looks: Looks; cause: number | null })
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const draw = () => {
-      const g = canvas.current!.getContext("2d")!, shape = looks.shape(cause);
+      const g = canvas.current!.getContext("2d")!,
+        shape = looks.shape(cause);
       g.clearRect(0, 0, 32, 32);
       drawShape(g, shape, 16, 16, 10);
-      if (shape === "ring") { g.strokeStyle = ink("other"); g.lineWidth = 4; g.stroke(); } else { g.fillStyle = looks.color(cause); g.fill(); }
+      if (shape === "ring") {
+        g.strokeStyle = ink("other");
+        g.lineWidth = 4;
+        g.stroke();
+      } else {
+        g.fillStyle = looks.color(cause);
+        g.fill();
+      }
     };
     draw();
     return onScheme(draw);
@@ -21,49 +29,114 @@ export function Swatch({ looks, cause }: { looks: Looks; cause: number | null })
 }
 
 export function Bar({ share, top, color, title }: { share: number; top: number; color: string; title?: string }) {
-  return <div class="sharebar" title={title}><b>{percent(share)}</b><div class={"track" + (share < 0 ? " negative" : "")} aria-hidden="true"><i style={{ width: Math.min(100, (Math.abs(share) / top) * 100) + "%", background: color }} /></div></div>;
+  return (
+    <div class="sharebar" title={title}>
+      <b>{percent(share)}</b>
+      <div class={"track" + (share < 0 ? " negative" : "")} aria-hidden="true">
+        <i style={{ width: Math.min(100, (Math.abs(share) / top) * 100) + "%", background: color }} />
+      </div>
+    </div>
+  );
 }
 
 /** Text with `commands` between back quotes set as code. */
 export function Rich({ text }: { text: string }) {
-  return <>{String(text).split("`").map((part, i, all) => (i % 2 === 1 && i < all.length - 1 ? <code>{part}</code> : prose(part)))}</>;
+  return (
+    <>
+      {String(text)
+        .split("`")
+        .map((part, i, all) => (i % 2 === 1 && i < all.length - 1 ? <code>{part}</code> : prose(part)))}
+    </>
+  );
 }
 
 /** A fix: a command, what it is for and its undo, or a step in prose. */
 export function Fix({ fix }: { fix: FixData }) {
   if (!fix.command) return <Rich text={fix.why} />;
-  return <><code class="command">{(fix.fill_in ? "fill in: " : "") + fix.command}</code><span class="why">{prose(fix.why)}</span>{fix.undo ? <span class="why">undo: <code>{fix.undo}</code></span> : null}</>;
+  return (
+    <>
+      <code class="command">{(fix.fill_in ? "fill in: " : "") + fix.command}</code>
+      <span class="why">{prose(fix.why)}</span>
+      {fix.undo ? (
+        <span class="why">
+          undo: <code>{fix.undo}</code>
+        </span>
+      ) : null}
+    </>
+  );
 }
 
 export function Head({ cells }: { cells: [ComponentChildren, boolean?][] }) {
-  return <thead><tr>{cells.map(([text, num]) => text === "" ? <td /> : <th class={num ? "num" : ""}>{text}</th>)}</tr></thead>;
+  return (
+    <thead>
+      <tr>{cells.map(([text, num]) => (text === "" ? <td /> : <th class={num ? "num" : ""}>{text}</th>))}</tr>
+    </thead>
+  );
 }
 
 /** What may be wider than the window: it then scrolls, by keyboard too. */
 export function Scroll({ label, children }: { label: string; children: ComponentChildren }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const of = box.current!, look = () => {
-      const scrolls = of.scrollWidth > of.clientWidth + 1 || of.scrollHeight > of.clientHeight + 1;
-      for (const [name, value] of [["tabindex", "0"], ["role", "region"], ["aria-label", label]] as const) if (scrolls) of.setAttribute(name, value); else of.removeAttribute(name);
-    };
+    const of = box.current!,
+      look = () => {
+        const scrolls = of.scrollWidth > of.clientWidth + 1 || of.scrollHeight > of.clientHeight + 1;
+        for (const [name, value] of [
+          ["tabindex", "0"],
+          ["role", "region"],
+          ["aria-label", label],
+        ] as const)
+          if (scrolls) of.setAttribute(name, value);
+          else of.removeAttribute(name);
+      };
     const sized = new ResizeObserver(look);
     sized.observe(of);
     for (const inside of of.children) sized.observe(inside);
     return () => sized.disconnect();
   }, [label]);
-  return <div class="scroll" ref={box}>{children}</div>;
+  return (
+    <div class="scroll" ref={box}>
+      {children}
+    </div>
+  );
 }
 
-export function Section(props: { id: string; title: string; aside?: ComponentChildren; lede?: ComponentChildren; children: ComponentChildren }) {
-  return <section aria-labelledby={props.id + "-title"} id={props.id}>
-    <div class="titlebar"><h2 id={props.id + "-title"}>{props.title}</h2>{props.aside}</div>
-    {props.lede ? <p class="lede">{props.lede}</p> : null}
-    {props.children}
-  </section>;
+export function Section(props: {
+  id: string;
+  title: string;
+  aside?: ComponentChildren;
+  lede?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  return (
+    <section aria-labelledby={props.id + "-title"} id={props.id}>
+      <div class="titlebar">
+        <h2 id={props.id + "-title"}>{props.title}</h2>
+        {props.aside}
+      </div>
+      {props.lede ? <p class="lede">{props.lede}</p> : null}
+      {props.children}
+    </section>
+  );
 }
 
-export function Switch<T extends string>(props: { label: string; value: T; options: [T, string][]; choose: (value: T) => void }) {
-  return <div class="switch" role="group" aria-label={props.label}>{props.options.map(([value, text]) =>
-    <button type="button" aria-pressed={value === props.value ? "true" : "false"} onClick={() => props.choose(value)}>{text}</button>)}</div>;
+export function Switch<T extends string>(props: {
+  label: string;
+  value: T;
+  options: [T, string][];
+  choose: (value: T) => void;
+}) {
+  return (
+    <div class="switch" role="group" aria-label={props.label}>
+      {props.options.map(([value, text]) => (
+        <button
+          type="button"
+          aria-pressed={value === props.value ? "true" : "false"}
+          onClick={() => props.choose(value)}
+        >
+          {text}
+        </button>
+      ))}
+    </div>
+  );
 }

@@ -20,7 +20,17 @@ export interface State {
   y: "log" | "linear";
   boxes: "deviation" | "messages";
 }
-const initial: State = { cause: null, message: null, range: null, zoom: null, filter: null, fn: "", x: "order", y: "log", boxes: "deviation" };
+const initial: State = {
+  cause: null,
+  message: null,
+  range: null,
+  zoom: null,
+  filter: null,
+  fn: "",
+  x: "order",
+  y: "log",
+  boxes: "deviation",
+};
 
 export class Store {
   state: State = { ...initial };
@@ -33,14 +43,21 @@ export class Store {
   constructor(readonly data: Data) {
     this.looks = new Looks(data.page);
     this.read();
-    addEventListener("hashchange", () => { if (location.hash.slice(1) !== this.fragment()) { this.read(); this.tell(); this.ask(); } });
+    addEventListener("hashchange", () => {
+      if (location.hash.slice(1) !== this.fragment()) {
+        this.read();
+        this.tell();
+        this.ask();
+      }
+    });
     this.ask();
   }
   set(patch: Partial<State>): void {
     this.state = { ...this.state, ...patch };
     // A zoom is many steps, and some browsers limit how often a page may change its address: it is written when the steps end.
     clearTimeout(this.writing);
-    if (Object.keys(patch).join() === "zoom") this.writing = window.setTimeout(() => this.write(), 150); else this.write();
+    if (Object.keys(patch).join() === "zoom") this.writing = window.setTimeout(() => this.write(), 150);
+    else this.write();
     this.tell();
     this.ask();
   }
@@ -49,29 +66,68 @@ export class Store {
     if (!this.data.sampled) return;
     clearTimeout(this.asking);
     this.asking = window.setTimeout(() => {
-      this.data.look(this.part()).then((changed) => { const was = this.failed; this.failed = ""; if (changed || was) this.tell(); }).catch((error: Error) => { this.failed = error.message; this.tell(); });
+      this.data
+        .look(this.part())
+        .then((changed) => {
+          const was = this.failed;
+          this.failed = "";
+          if (changed || was) this.tell();
+        })
+        .catch((error: Error) => {
+          this.failed = error.message;
+          this.tell();
+        });
     }, 120);
   }
   private part(): Part | null {
     const { zoom, range, filter } = this.state;
     if (!zoom && !range && !filter) return null;
-    return { from: zoom?.[0] ?? 0, to: zoom?.[1] ?? this.data.total - 1, low: range?.[0] ?? 0, high: range?.[1] ?? Number.MAX_SAFE_INTEGER, by: filter?.by ?? "all", value: filter?.value ?? 0 };
+    return {
+      from: zoom?.[0] ?? 0,
+      to: zoom?.[1] ?? this.data.total - 1,
+      low: range?.[0] ?? 0,
+      high: range?.[1] ?? Number.MAX_SAFE_INTEGER,
+      by: filter?.by ?? "all",
+      value: filter?.value ?? 0,
+    };
   }
   /** Gives a message a row, where it has none. */
-  pin(id: number): void { this.data.pin(id).then((changed) => { if (changed) this.tell(); }).catch(() => { /* Its timeline says what is wrong. */ }); }
+  pin(id: number): void {
+    this.data
+      .pin(id)
+      .then((changed) => {
+        if (changed) this.tell();
+      })
+      .catch(() => {
+        /* Its timeline says what is wrong. */
+      });
+  }
   private write(): void {
     const hash = this.fragment();
     // The view does not depend on it.
-    try { history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search); } catch { /* stays as it was */ }
+    try {
+      history.replaceState(null, "", hash ? "#" + hash : location.pathname + location.search);
+    } catch {
+      /* stays as it was */
+    }
   }
-  listen(f: () => void): () => void { this.listeners.add(f); return () => { this.listeners.delete(f); }; }
-  private tell(): void { this.told++; this.listeners.forEach((f) => f()); }
+  listen(f: () => void): () => void {
+    this.listeners.add(f);
+    return () => {
+      this.listeners.delete(f);
+    };
+  }
+  private tell(): void {
+    this.told++;
+    this.listeners.forEach((f) => f());
+  }
   /** Rises with every change of what is chosen or of the rows. */
   told = 0;
 
   /** Whether a row is among those that flow, thread, class, latency and order leave. */
   matches(i: number): boolean {
-    const { filter, range, zoom } = this.state, d = this.data;
+    const { filter, range, zoom } = this.state,
+      d = this.data;
     if (range && !(d.latency[i]! >= range[0] && d.latency[i]! <= range[1])) return false;
     if (zoom && !(d.id(i) >= zoom[0] && d.id(i) <= zoom[1])) return false;
     return !filter || (filter.by === "flow" ? d.flow : filter.by === "thread" ? d.thread : d.class)[i] === filter.value;
@@ -89,11 +145,17 @@ export class Store {
     for (const i of d.focus) if (this.chosen(i) && (best < 0 || d.latency[i]! > d.latency[best]!)) best = i;
     return d.id(best >= 0 ? best : d.slowest);
   }
-  narrowed(): boolean { const s = this.state; return s.cause !== null || s.range !== null || s.zoom !== null || s.filter !== null; }
-  inFocus(i: number): boolean { return i >= 0 && this.data.cause[i] !== NOT_IN_FOCUS; }
+  narrowed(): boolean {
+    const s = this.state;
+    return s.cause !== null || s.range !== null || s.zoom !== null || s.filter !== null;
+  }
+  inFocus(i: number): boolean {
+    return i >= 0 && this.data.cause[i] !== NOT_IN_FOCUS;
+  }
 
   fragment(): string {
-    const s = this.state, out = new URLSearchParams();
+    const s = this.state,
+      out = new URLSearchParams();
     if (s.cause !== null) out.set("cause", String(s.cause + 1));
     if (s.message !== null) out.set("message", String(s.message));
     if (s.range) out.set("latency", s.range.map(Math.round).join("-"));
@@ -106,15 +168,29 @@ export class Store {
     return out.toString();
   }
   private read(): void {
-    const p = new URLSearchParams(location.hash.slice(1)), d = this.data;
-    const number = (key: string, most: number) => { const text = p.get(key); const v = text && /^\d+$/.test(text) ? +text : NaN; return v >= 0 && v <= most ? v : null; };
-    const pair = (key: string): [number, number] | null => { const m = /^(\d+)-(\d+)$/.exec(p.get(key) ?? ""); return m && +m[1]! <= +m[2]! ? [+m[1]!, +m[2]!] : null; };
+    const p = new URLSearchParams(location.hash.slice(1)),
+      d = this.data;
+    const number = (key: string, most: number) => {
+      const text = p.get(key);
+      const v = text && /^\d+$/.test(text) ? +text : NaN;
+      return v >= 0 && v <= most ? v : null;
+    };
+    const pair = (key: string): [number, number] | null => {
+      const m = /^(\d+)-(\d+)$/.exec(p.get(key) ?? "");
+      return m && +m[1]! <= +m[2]! ? [+m[1]!, +m[2]!] : null;
+    };
     const cause = number("cause", d.page.diagnosis.causes.length);
     const by = (["flow", "thread", "class"] as const).find((k) => number(k, 1e9) !== null);
     this.state = {
-      cause: cause ? cause - 1 : null, message: number("message", d.total - 1), range: pair("latency"), zoom: pair("ids"),
-      filter: by ? { by, value: number(by, 1e9)! } : null, fn: p.get("function") ?? "",
-      x: p.get("x") === "time" ? "time" : "order", y: p.get("y") === "linear" ? "linear" : "log", boxes: p.get("boxes") === "messages" ? "messages" : "deviation",
+      cause: cause ? cause - 1 : null,
+      message: number("message", d.total - 1),
+      range: pair("latency"),
+      zoom: pair("ids"),
+      filter: by ? { by, value: number(by, 1e9)! } : null,
+      fn: p.get("function") ?? "",
+      x: p.get("x") === "time" ? "time" : "order",
+      y: p.get("y") === "linear" ? "linear" : "log",
+      boxes: p.get("boxes") === "messages" ? "messages" : "deviation",
     };
   }
 }

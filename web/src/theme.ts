@@ -6,27 +6,51 @@ export const FONT = "12px system-ui, -apple-system, 'Segoe UI', Roboto, Arial, s
 
 const inks = new Map<string, string>();
 export function ink(name: string): string {
-  if (!inks.has(name)) inks.set(name, long(getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim()));
+  if (!inks.has(name))
+    inks.set(
+      name,
+      long(
+        getComputedStyle(document.documentElement)
+          .getPropertyValue("--" + name)
+          .trim(),
+      ),
+    );
   return inks.get(name)!;
 }
 /** #rgb as #rrggbb: the build shortens colours. */
-function long(color: string): string { return /^#[0-9a-f]{3,4}$/i.test(color) ? color.replace(/[0-9a-f]/gi, "$&$&") : color; }
+function long(color: string): string {
+  return /^#[0-9a-f]{3,4}$/i.test(color) ? color.replace(/[0-9a-f]/gi, "$&$&") : color;
+}
 /** Red, green, blue from 0 to 255 and alpha from 0 to 1 of #rrggbb, #rrggbbaa or rgba(). */
 export function channels(color: string): [number, number, number, number] {
-  if (color.startsWith("#")) { const at = (i: number) => parseInt(color.slice(i, i + 2), 16); return [at(1), at(3), at(5), color.length > 7 ? at(7) / 255 : 1]; }
+  if (color.startsWith("#")) {
+    const at = (i: number) => parseInt(color.slice(i, i + 2), 16);
+    return [at(1), at(3), at(5), color.length > 7 ? at(7) / 255 : 1];
+  }
   const n = color.match(/[\d.]+/g)?.map(Number) ?? [];
   return [n[0] ?? 0, n[1] ?? 0, n[2] ?? 0, n[3] ?? 1];
 }
 const listeners = new Set<() => void>();
 /** Calls back when light becomes dark; gives what ends that. */
-export function onScheme(f: () => void): () => void { listeners.add(f); return () => listeners.delete(f); }
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { inks.clear(); listeners.forEach((f) => f()); });
+export function onScheme(f: () => void): () => void {
+  listeners.add(f);
+  return () => listeners.delete(f);
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  inks.clear();
+  listeners.forEach((f) => f());
+});
 
 /** Black or white, whichever reads better on a colour given as #rrggbb. */
 export function inkOn(color: string): string {
   const n = parseInt(color.slice(1), 16);
-  const channel = (v: number) => { v /= 255; return v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
-  return 0.2126 * channel(n >> 16) + 0.7152 * channel((n >> 8) & 255) + 0.0722 * channel(n & 255) > 0.19 ? "#0c0f12" : "#ffffff";
+  const channel = (v: number) => {
+    v /= 255;
+    return v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * channel(n >> 16) + 0.7152 * channel((n >> 8) & 255) + 0.0722 * channel(n & 255) > 0.19
+    ? "#0c0f12"
+    : "#ffffff";
 }
 
 /** What the causes of a page look like and are called. */
@@ -34,7 +58,10 @@ export class Looks {
   /** The first eight that add 1 % or more have a colour of their own; the rest share one grey. */
   readonly coloured = new Map<number, number>();
   constructor(readonly page: Page) {
-    page.diagnosis.causes.forEach((c, i) => { if (this.named(i) && c.share >= 0.01 && this.coloured.size < SHAPES.length) this.coloured.set(i, this.coloured.size); });
+    page.diagnosis.causes.forEach((c, i) => {
+      if (this.named(i) && c.share >= 0.01 && this.coloured.size < SHAPES.length)
+        this.coloured.set(i, this.coloured.size);
+    });
   }
   named(i: number | null | undefined): boolean {
     const c = i === null || i === undefined ? undefined : this.page.diagnosis.causes[i];
@@ -43,27 +70,103 @@ export class Looks {
   /** A cause's name in words; of a row that is no cause, what it is. */
   name(i: number): string {
     const c = this.page.diagnosis.causes[i];
-    return this.named(i) ? this.page.titles[i] || this.page.categories[c!.category]! : c ? c.category.replace("-", " ") : "none of the causes";
+    return this.named(i)
+      ? this.page.titles[i] || this.page.categories[c!.category]!
+      : c
+        ? c.category.replace("-", " ")
+        : "none of the causes";
   }
   title(i: number): string {
     if (!this.named(i)) return this.name(i);
     const c = this.page.diagnosis.causes[i]!;
-    return (c.name && c.name !== c.category ? this.name(i) + ", " : "") + this.page.categories[c.category] + " (" + c.role + ")";
+    return (
+      (c.name && c.name !== c.category ? this.name(i) + ", " : "") +
+      this.page.categories[c.category] +
+      " (" +
+      c.role +
+      ")"
+    );
   }
-  color(i: number | null): string { return i !== null && this.coloured.has(i) ? ink("c" + this.coloured.get(i)) : ink("other"); }
-  css(i: number | null): string { return i !== null && this.coloured.has(i) ? `var(--c${this.coloured.get(i)})` : "var(--other)"; }
-  shape(i: number | null): string { return i !== null && this.coloured.has(i) ? SHAPES[this.coloured.get(i)!]! : "ring"; }
+  color(i: number | null): string {
+    return i !== null && this.coloured.has(i) ? ink("c" + this.coloured.get(i)) : ink("other");
+  }
+  css(i: number | null): string {
+    return i !== null && this.coloured.has(i) ? `var(--c${this.coloured.get(i)})` : "var(--other)";
+  }
+  shape(i: number | null): string {
+    return i !== null && this.coloured.has(i) ? SHAPES[this.coloured.get(i)!]! : "ring";
+  }
 }
 
-export function drawShape(g: CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D, shape: string, x: number, y: number, r: number): void {
+export function drawShape(
+  g: CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D,
+  shape: string,
+  x: number,
+  y: number,
+  r: number,
+): void {
   g.beginPath();
-  const poly = (points: number[][]) => { points.forEach(([a, b], i) => (i ? g.lineTo(x + a! * r, y + b! * r) : g.moveTo(x + a! * r, y + b! * r))); g.closePath(); };
+  const poly = (points: number[][]) => {
+    points.forEach(([a, b], i) => (i ? g.lineTo(x + a! * r, y + b! * r) : g.moveTo(x + a! * r, y + b! * r)));
+    g.closePath();
+  };
   if (shape === "circle" || shape === "ring") g.arc(x, y, r, 0, 7);
   else if (shape === "square") g.rect(x - r * 0.88, y - r * 0.88, r * 1.76, r * 1.76);
-  else if (shape === "triangle") poly([[0, -1.15], [1.08, 0.8], [-1.08, 0.8]]);
-  else if (shape === "down") poly([[0, 1.15], [1.08, -0.8], [-1.08, -0.8]]);
-  else if (shape === "diamond") poly([[0, -1.25], [1.1, 0], [0, 1.25], [-1.1, 0]]);
-  else if (shape === "plus") poly([[-0.36, -1.1], [0.36, -1.1], [0.36, -0.36], [1.1, -0.36], [1.1, 0.36], [0.36, 0.36], [0.36, 1.1], [-0.36, 1.1], [-0.36, 0.36], [-1.1, 0.36], [-1.1, -0.36], [-0.36, -0.36]]);
-  else if (shape === "cross") poly([[0, -0.5], [0.7, -1.2], [1.2, -0.7], [0.5, 0], [1.2, 0.7], [0.7, 1.2], [0, 0.5], [-0.7, 1.2], [-1.2, 0.7], [-0.5, 0], [-1.2, -0.7], [-0.7, -1.2]]);
-  else poly(Array.from({ length: 10 }, (_, k) => { const a = (k * Math.PI) / 5 - Math.PI / 2, q = k % 2 ? 0.55 : 1.25; return [Math.cos(a) * q, Math.sin(a) * q]; }));
+  else if (shape === "triangle")
+    poly([
+      [0, -1.15],
+      [1.08, 0.8],
+      [-1.08, 0.8],
+    ]);
+  else if (shape === "down")
+    poly([
+      [0, 1.15],
+      [1.08, -0.8],
+      [-1.08, -0.8],
+    ]);
+  else if (shape === "diamond")
+    poly([
+      [0, -1.25],
+      [1.1, 0],
+      [0, 1.25],
+      [-1.1, 0],
+    ]);
+  else if (shape === "plus")
+    poly([
+      [-0.36, -1.1],
+      [0.36, -1.1],
+      [0.36, -0.36],
+      [1.1, -0.36],
+      [1.1, 0.36],
+      [0.36, 0.36],
+      [0.36, 1.1],
+      [-0.36, 1.1],
+      [-0.36, 0.36],
+      [-1.1, 0.36],
+      [-1.1, -0.36],
+      [-0.36, -0.36],
+    ]);
+  else if (shape === "cross")
+    poly([
+      [0, -0.5],
+      [0.7, -1.2],
+      [1.2, -0.7],
+      [0.5, 0],
+      [1.2, 0.7],
+      [0.7, 1.2],
+      [0, 0.5],
+      [-0.7, 1.2],
+      [-1.2, 0.7],
+      [-0.5, 0],
+      [-1.2, -0.7],
+      [-0.7, -1.2],
+    ]);
+  else
+    poly(
+      Array.from({ length: 10 }, (_, k) => {
+        const a = (k * Math.PI) / 5 - Math.PI / 2,
+          q = k % 2 ? 0.55 : 1.25;
+        return [Math.cos(a) * q, Math.sin(a) * q];
+      }),
+    );
 }

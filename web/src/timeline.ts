@@ -3,37 +3,92 @@ import type { Bundle, RowKey, Timeline } from "./types";
 
 export const LEGS = ["receive", "service", "transmit"] as const;
 
-export interface Box { lane: number; level: number; from: number; to: number; own: number; path: string; name: string; cause: number | null; gap: boolean }
-export interface Lane { name: string; cpu: number; role: string; depth: number }
-export interface Built { lanes: Lane[]; boxes: Box[]; moves: [number, number, number][]; rows: MessageRow[]; samples: { at: number; lane: number; stack: string[] }[] }
+export interface Box {
+  lane: number;
+  level: number;
+  from: number;
+  to: number;
+  own: number;
+  path: string;
+  name: string;
+  cause: number | null;
+  gap: boolean;
+}
+export interface Lane {
+  name: string;
+  cpu: number;
+  role: string;
+  depth: number;
+}
+export interface Built {
+  lanes: Lane[];
+  boxes: Box[];
+  moves: [number, number, number][];
+  rows: MessageRow[];
+  samples: { at: number; lane: number; stack: string[] }[];
+}
 /** A row of the message beside a reference message's. */
-export interface MessageRow { key: RowKey; ns: number; reference: number; more: number; cause: number | null }
+export interface MessageRow {
+  key: RowKey;
+  ns: number;
+  reference: number;
+  more: number;
+  cause: number | null;
+}
 
 /** Times are ns from the start of the path. */
 export function build(bundle: Bundle, of: Timeline, reference: RowKey[], roles: Record<string, string>): Built {
-  const lanes: Lane[] = [], boxes: Box[] = [], moves: [number, number, number][] = [];
-  const laneOf = new Map<string, number>(), times = new Map<number, { ns: number; causes: Map<number, number> }>();
+  const lanes: Lane[] = [],
+    boxes: Box[] = [],
+    moves: [number, number, number][] = [];
+  const laneOf = new Map<string, number>(),
+    times = new Map<number, { ns: number; causes: Map<number, number> }>();
   const spans: { from: number; to: number; lane: number }[] = [];
-  let open: { name: string; box: Box }[] = [], at = 0, previous = -1;
+  let open: { name: string; box: Box }[] = [],
+    at = 0,
+    previous = -1;
   for (let i = 0; i < of.spans.length; i += 4) {
-    const ns = of.spans[i]!, cpu = of.spans[i + 1]!, slot = bundle.slots[of.spans[i + 2]!]!, begins = of.spans[i + 3] === 1;
+    const ns = of.spans[i]!,
+      cpu = of.spans[i + 1]!,
+      slot = bundle.slots[of.spans[i + 2]!]!,
+      begins = of.spans[i + 3] === 1;
     const laneKey = cpu + slot.role;
     let lane = laneOf.get(laneKey) ?? -1;
     if (lane < 0) {
       lane = lanes.length;
       laneOf.set(laneKey, lane);
-      lanes.push({ name: cpu < 0 ? "on no core" : `core ${cpu}: ${roles[slot.role] ?? slot.role}`, cpu, role: slot.role, depth: 1 });
+      lanes.push({
+        name: cpu < 0 ? "on no core" : `core ${cpu}: ${roles[slot.role] ?? slot.role}`,
+        cpu,
+        role: slot.role,
+        depth: 1,
+      });
     }
-    if (previous >= 0 && previous !== lane) { moves.push([at, previous, lane]); open = []; }
+    if (previous >= 0 && previous !== lane) {
+      moves.push([at, previous, lane]);
+      open = [];
+    }
     previous = lane;
-    const owner = bundle.owners[slot.owner]!, names = owner.names, to = at + ns;
+    const owner = bundle.owners[slot.owner]!,
+      names = owner.names,
+      to = at + ns;
     let keep = 0;
     while (keep < open.length && keep < names.length && open[keep]!.name === names[keep]) keep++;
     // A second box of the same name right after the first is a new one, not the first gone on.
     if (begins && keep === names.length && keep > 1) keep--;
     open.length = keep;
     for (let level = keep; level < names.length; level++) {
-      const box: Box = { lane, level, from: at, to, own: 0, path: names.slice(0, level + 1).join("/"), name: names[level]!, cause: null, gap: false };
+      const box: Box = {
+        lane,
+        level,
+        from: at,
+        to,
+        own: 0,
+        path: names.slice(0, level + 1).join("/"),
+        name: names[level]!,
+        cause: null,
+        gap: false,
+      };
       boxes.push(box);
       open.push({ name: names[level]!, box });
     }
@@ -51,21 +106,39 @@ export function build(bundle: Bundle, of: Timeline, reference: RowKey[], roles: 
     at = to;
   }
   colourParents(boxes);
-  const samples = of.samples.map(([when, stack]) => ({ at: when, lane: spans.find((s) => when >= s.from && when < s.to)?.lane ?? 0, stack: bundle.stacks[stack]!.map((f) => bundle.frames[f]!) }));
+  const samples = of.samples.map(([when, stack]) => ({
+    at: when,
+    lane: spans.find((s) => when >= s.from && when < s.to)?.lane ?? 0,
+    stack: bundle.stacks[stack]!.map((f) => bundle.frames[f]!),
+  }));
   return { lanes, boxes, moves, rows: rows(bundle, times, reference), samples };
 }
 
 const keyOf = (k: RowKey) => JSON.stringify([k.leg, k.category, k.name, k.role]);
 
-function rows(bundle: Bundle, times: Map<number, { ns: number; causes: Map<number, number> }>, reference: RowKey[]): MessageRow[] {
+function rows(
+  bundle: Bundle,
+  times: Map<number, { ns: number; causes: Map<number, number> }>,
+  reference: RowKey[],
+): MessageRow[] {
   const out = new Map<string, MessageRow>();
   for (const [key, { ns, causes }] of times) {
     const most = [...causes].sort((a, b) => b[1] - a[1] || a[0] - b[0])[0];
     const k = bundle.keys[key]!;
-    out.set(keyOf(k), { key: k, ns, reference: k.reference_ns, more: ns - k.reference_ns, cause: most ? most[0] : null });
+    out.set(keyOf(k), {
+      key: k,
+      ns,
+      reference: k.reference_ns,
+      more: ns - k.reference_ns,
+      cause: most ? most[0] : null,
+    });
   }
-  for (const k of reference) if (!out.has(keyOf(k)) && k.reference_ns > 0) out.set(keyOf(k), { key: k, ns: 0, reference: k.reference_ns, more: -k.reference_ns, cause: null });
-  return [...out.values()].sort((a, b) => b.more - a.more || (a.key.category + a.key.name < b.key.category + b.key.name ? -1 : 1));
+  for (const k of reference)
+    if (!out.has(keyOf(k)) && k.reference_ns > 0)
+      out.set(keyOf(k), { key: k, ns: 0, reference: k.reference_ns, more: -k.reference_ns, cause: null });
+  return [...out.values()].sort(
+    (a, b) => b.more - a.more || (a.key.category + a.key.name < b.key.category + b.key.name ? -1 : 1),
+  );
 }
 
 /** A box with no time of its own takes the cause that has the most time in it; one over nothing but gaps is a gap. */

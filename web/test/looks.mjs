@@ -6,8 +6,11 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { accessible, check, fits, labelsApart, open, same, visit, watchLabels } from "./browser.mjs";
 
-const [file, most = "5"] = process.argv.slice(2), url = pathToFileURL(resolve(file)).href;
-let labels = 0, rules = 0, timelines = 0;
+const [file, most = "5"] = process.argv.slice(2),
+  url = pathToFileURL(resolve(file)).href;
+let labels = 0,
+  rules = 0,
+  timelines = 0;
 for (const scheme of ["light", "dark"]) {
   const { browser, page, wrong, requests } = await open({ scheme });
   try {
@@ -22,7 +25,11 @@ for (const scheme of ["light", "dark"]) {
     }
     check(labels > 0, "no label was met");
     await fits(page, 1000, "the page");
-    await page.$$eval("details", (all) => all.forEach((e) => { e.open = true; }));
+    await page.$$eval("details", (all) =>
+      all.forEach((e) => {
+        e.open = true;
+      }),
+    );
     for (const fold of await page.$$("button[aria-expanded=false]")) await fold.click();
     if (await page.locator("#search").count()) await page.fill("#search", "a");
     await page.waitForTimeout(150);
@@ -45,16 +52,24 @@ for (const scheme of ["light", "dark"]) {
         labels += await labelsApart(page, `${id}, ${width} wide`);
         const canvas = page.locator("#message .plot canvas");
         await canvas.focus();
-        for (const key of ["+", "+", "ArrowRight", "+"]) { await canvas.press(key); labels += await labelsApart(page, `${id}, ${width} wide, zoomed in`); }
+        for (const key of ["+", "+", "ArrowRight", "+"]) {
+          await canvas.press(key);
+          labels += await labelsApart(page, `${id}, ${width} wide, zoomed in`);
+        }
         await canvas.press("0");
         timelines++;
       }
-      const before = await page.evaluate(() => location.hash), next = page.locator("#message .around button:nth-child(2)");
+      const before = await page.evaluate(() => location.hash),
+        next = page.locator("#message .around button:nth-child(2)");
       if (await next.isDisabled()) break;
       await next.click();
       await page.waitForFunction((b) => location.hash !== b && document.querySelector("#message-sum"), before);
     }
-    same(requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:")), [], "requests");
+    same(
+      requests.filter((r) => !r.startsWith("file:") && !r.startsWith("data:")),
+      [],
+      "requests",
+    );
     same(wrong, [], "errors");
   } finally {
     await browser.close();

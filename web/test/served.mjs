@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { accessible, check, open, same, visit } from "./browser.mjs";
 
-const [address, factsFile] = process.argv.slice(2), { shown } = JSON.parse(readFileSync(factsFile, "utf8"));
+const [address, factsFile] = process.argv.slice(2),
+  { shown } = JSON.parse(readFileSync(factsFile, "utf8"));
 const { browser, page, wrong, requests } = await open();
 try {
   await visit(page, address + "#message=" + shown.id);
@@ -13,7 +14,11 @@ try {
   await page.click(".question button");
   await page.waitForFunction(() => location.search.includes("leg=receive") && document.documentElement.dataset.drawn);
   check((await page.textContent("#eyebrow")).includes("receive only"), "the question was not asked");
-  same(requests.filter((r) => !r.startsWith(address) && !r.startsWith("data:")), [], "requests to others");
+  same(
+    requests.filter((r) => !r.startsWith(address) && !r.startsWith("data:")),
+    [],
+    "requests to others",
+  );
   same(wrong, [], "errors");
 } finally {
   await browser.close();

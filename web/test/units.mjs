@@ -7,9 +7,14 @@ const path = fileURLToPath(new URL("../src/units.ts", import.meta.url));
 const { code } = await transformWithOxc(readFileSync(path, "utf8"), path);
 const { duration } = await import("data:text/javascript," + encodeURIComponent(code));
 
-const rows = readFileSync(process.argv[2], "utf8").split("\n").filter((row) => row && !row.startsWith("#")).map((row) => row.split("\t"));
+const rows = readFileSync(process.argv[2], "utf8")
+  .split("\n")
+  .filter((row) => row && !row.startsWith("#"))
+  .map((row) => row.split("\t"));
 // The page writes µs, and a minus sign.
-const wrong = rows.map(([ns, text]) => [ns, duration(Number(ns)), text.replace("us", "µs").replace("-", "−")]).filter(([, is, wanted]) => is !== wanted);
+const wrong = rows
+  .map(([ns, text]) => [ns, duration(Number(ns)), text.replace("us", "µs").replace("-", "−")])
+  .filter(([, is, wanted]) => is !== wanted);
 if (rows.length < 30 || wrong.length) {
   console.error(`${rows.length} rows; wrong (ns, page, terminal):`, wrong);
   process.exit(1);
