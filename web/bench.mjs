@@ -1,7 +1,8 @@
-// What the page costs in Chromium: `node bench.mjs PAGE.html [TURNS]`, from web/. Prints the size, how long the page takes from the start
-// of its navigation to its first whole drawing, how long a press on a cause, a change of the zoom and another message take until they
-// are on the screen; medians of TURNS (7), each in a browser of its own, with the slowest in brackets. Then what a step of the zoom and a
-// press take of the page's main thread, which other work on the machine does not change.
+// What the page costs in Chromium: `node bench.mjs PAGE.html [TURNS]`, from web/. Prints the size, how long the page
+// takes from the start of its navigation to its first whole drawing, how long a press on a cause, a change of the zoom
+// and another message take until they are on the screen; medians of TURNS (7), each in a browser of its own, with the
+// slowest in brackets. Then what a step of the zoom and a press take of the page's main thread, which other work on the
+// machine does not change.
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";

@@ -1,6 +1,6 @@
-// Pictures of the views for the book: `node shots.mjs PAGE.html FOLDER [VIEW…]`, from web/: each view (or those that are named) at 1280 and
-// light as PNG, then at 400, 1280 and 2560, light and dark, as WebP in FOLDER/views; and what a screen of 400 and dark and one of 2560 and
-// light show first. A page made with --against has the comparison.
+// Pictures of the views for the book: `node shots.mjs PAGE.html FOLDER [VIEW…]`, from web/: each view (or those that
+// are named) at 1280 and light as PNG, then at 400, 1280 and 2560, light and dark, as WebP in FOLDER/views; and what a
+// screen of 400 and dark and one of 2560 and light show first. A page made with --against has the comparison.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";

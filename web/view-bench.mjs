@@ -1,6 +1,6 @@
-// How fast `tailsight view` answers: `node view-bench.mjs TAILSIGHT RUN [MESSAGES]`, from web/. Starts the server of a run, asks for its page and
-// then for so many messages (200), evenly spread, one after the other, as a browser does: a connection that is kept. Prints medians with the
-// slowest in brackets, ms.
+// How fast `tailsight view` answers: `node view-bench.mjs TAILSIGHT RUN [MESSAGES]`, from web/. Starts the server of a
+// run, asks for its page and then for so many messages (200), evenly spread, one after the other, as a browser does: a
+// connection that is kept. Prints medians with the slowest in brackets, ms.
 import { spawn } from "node:child_process";
 import http from "node:http";
 import { createInterface } from "node:readline";

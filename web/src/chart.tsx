@@ -1,4 +1,5 @@
-// What all plots share: a canvas that fills its holder's width and is drawn again when that or the scheme changes; ticks; the tip.
+// What all plots share: a canvas that fills its holder's width and is drawn again when that or the scheme changes;
+// ticks; the tip.
 import { useEffect, useRef } from "preact/hooks";
 import { scaleLinear } from "d3-scale";
 import { FONT, ink, onScheme } from "./theme";
@@ -17,13 +18,14 @@ export function Chart(props: {
   height: number | ((width: number) => number);
   label: string;
   draw: Draw;
-  setup?: (plot: Plot) => void | (() => void);
+  setup?: (plot: Plot) => void;
   plain?: boolean;
 }) {
   const holder = useRef<HTMLDivElement>(null),
     plot = useRef<Plot | null>(null),
     latest = useRef(props);
   latest.current = props;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what it sets up lives as long as the canvas.
   useEffect(() => {
     const box = holder.current!,
       canvas = box.querySelector("canvas")!;
@@ -50,7 +52,7 @@ export function Chart(props: {
     };
     plot.current = self;
     self.redraw();
-    const undo = props.setup?.(self);
+    props.setup?.(self);
     let pending = 0;
     const sized = new ResizeObserver(() => {
       if (box.clientWidth !== self.width) {
@@ -63,7 +65,6 @@ export function Chart(props: {
     return () => {
       sized.disconnect();
       scheme();
-      undo?.();
     };
   }, []);
   useEffect(() => plot.current?.redraw());

@@ -72,8 +72,8 @@ export interface Part {
 }
 
 /**
- * The page's messages. A file has them all; a served page of a large run has those in focus and a sample of the others, and fetches those of
- * a part when that is looked at. All indexes are rows; `id` and `row` translate.
+ * The page's messages. A file has them all; a served page of a large run has those in focus and a sample of the others,
+ * and fetches those of a part when that is looked at. All indexes are rows; `id` and `row` translate.
  */
 export class Data implements Rows {
   ids!: Uint32Array | null;
@@ -119,13 +119,13 @@ export class Data implements Rows {
     let slowest = -1,
       complete = 0;
     for (let i = 0; i < latency.length; i++)
-      if (latency[i] === latency[i]) {
+      if (!Number.isNaN(latency[i])) {
         complete++;
         if (slowest < 0 || latency[i]! > latency[slowest]!) slowest = i;
       }
     this.complete = base.ids ? m.complete : complete;
     this.sorted = new Float64Array(complete);
-    for (let i = 0, k = 0; i < latency.length; i++) if (latency[i] === latency[i]) this.sorted[k++] = latency[i]!;
+    for (let i = 0, k = 0; i < latency.length; i++) if (!Number.isNaN(latency[i])) this.sorted[k++] = latency[i]!;
     this.sorted.sort();
     this.slowestId = slowest < 0 ? -1 : base.ids ? base.ids[slowest]! : slowest;
     this.use(base);
@@ -177,7 +177,8 @@ export class Data implements Rows {
   /** Makes a part's messages rows, or goes back to the whole plot's. Gives whether anything changed. */
   async look(part: Part | null): Promise<boolean> {
     if (!this.sampled) return false;
-    const asked = (this.asking = {});
+    const asked = {};
+    this.asking = asked;
     if (!part) {
       const was = this.shown !== null;
       this.forget();

@@ -1,5 +1,5 @@
-// A plot of uPlot's that fills its holder's width. It is made again when the scheme changes, since its colours are read once, and when
-// `of` does. The arrow keys move the cursor and tell a screen reader what is there.
+// A plot of uPlot's that fills its holder's width. It is made again when the scheme changes, since its colours are read
+// once, and when `of` does. The arrow keys move the cursor and tell a screen reader what is there.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
@@ -17,6 +17,7 @@ export function Lines(props: {
 }) {
   const holder = useRef<HTMLDivElement>(null),
     plot = useRef<uPlot | null>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: `make` is new each time; `of` says when it draws others.
   useEffect(() => {
     const box = holder.current!;
     const make = () => {

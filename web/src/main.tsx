@@ -1,5 +1,5 @@
-// The page: unpacks its data and puts the views under each other, of a run or, where the data are of `load`, of measurements. A view that
-// fails says so and leaves the others alone.
+// The page: unpacks its data and puts the views under each other, of a run or, where the data are of `load`, of
+// measurements. A view that fails says so and leaves the others alone.
 import { Component, render, type ComponentChildren } from "preact";
 import { has, json, load } from "./data";
 import { LoadPage } from "./load/page";
@@ -136,7 +136,7 @@ content()
     // Two frames later the plots are on the screen.
     requestAnimationFrame(() =>
       requestAnimationFrame(() => {
-        document.documentElement.dataset["drawn"] = String(Math.round(performance.now()));
+        document.documentElement.dataset.drawn = String(Math.round(performance.now()));
       }),
     );
   })
@@ -145,6 +145,6 @@ content()
     note.className = "note";
     note.textContent = "This page could not be drawn: " + error.message;
     document.getElementById("page")!.append(note);
-    document.documentElement.dataset["drawn"] = "failed";
+    document.documentElement.dataset.drawn = "failed";
     console.error(error);
   });

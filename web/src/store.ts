@@ -1,5 +1,6 @@
-// The page's one store: the data, what is chosen, and the URL fragment that says it, so that a view can be sent. Messages are chosen by
-// id and looked at by row (data.ts). A served page asks its server for the messages of what is chosen.
+// The page's one store: the data, what is chosen, and the URL fragment that says it, so that a view can be sent.
+// Messages are chosen by id and looked at by row (data.ts). A served page asks its server for the messages of what is
+// chosen.
 import { useEffect, useState } from "preact/hooks";
 import { NOT_IN_FOCUS, type Data, type Part } from "./data";
 import { Looks } from "./theme";
@@ -54,14 +55,17 @@ export class Store {
   }
   set(patch: Partial<State>): void {
     this.state = { ...this.state, ...patch };
-    // A zoom is many steps, and some browsers limit how often a page may change its address: it is written when the steps end.
+    // A zoom is many steps, and some browsers limit how often a page may change its address: it is written when the
+    // steps end.
     clearTimeout(this.writing);
     if (Object.keys(patch).join() === "zoom") this.writing = window.setTimeout(() => this.write(), 150);
     else this.write();
     this.tell();
     this.ask();
   }
-  /** Where not every message has a row: asks for those of the part that is chosen, when the choice has stood a moment. */
+  /**
+   * Where not every message has a row: asks for those of the part that is chosen, when the choice has stood a moment.
+   */
   private ask(): void {
     if (!this.data.sampled) return;
     clearTimeout(this.asking);
@@ -119,7 +123,7 @@ export class Store {
   }
   private tell(): void {
     this.told++;
-    this.listeners.forEach((f) => f());
+    for (const listener of this.listeners) listener();
   }
   /** Rises with every change of what is chosen or of the rows. */
   told = 0;

@@ -38,7 +38,7 @@ export function onScheme(f: () => void): () => void {
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   inks.clear();
-  listeners.forEach((f) => f());
+  for (const listener of listeners) listener();
 });
 
 /** Black or white, whichever reads better on a colour given as #rrggbb. */
@@ -107,7 +107,7 @@ export function drawShape(
 ): void {
   g.beginPath();
   const poly = (points: number[][]) => {
-    points.forEach(([a, b], i) => (i ? g.lineTo(x + a! * r, y + b! * r) : g.moveTo(x + a! * r, y + b! * r)));
+    for (const [a, b] of points) g.lineTo(x + a! * r, y + b! * r);
     g.closePath();
   };
   if (shape === "circle" || shape === "ring") g.arc(x, y, r, 0, 7);

@@ -1,4 +1,5 @@
-// A browser for the tests: Debian's chromium, driven by playwright-core, in a new profile and without any request of its own.
+// A browser for the tests: Debian's chromium, driven by playwright-core, in a new profile and without any request of
+// its own.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
@@ -72,9 +73,10 @@ export function same(found, expected, what) {
 /** Keeps, of each canvas, the texts that are on it and where: to be called before the page is opened. */
 export async function watchLabels(page) {
   await page.addInitScript(() => {
-    const labels = (window.__labels = new Map()),
+    const labels = new Map(),
       context = CanvasRenderingContext2D.prototype,
       canvas = HTMLCanvasElement.prototype;
+    window.__labels = labels;
     const { fillText, clearRect } = context;
     context.fillText = function (text, x, y, ...rest) {
       const m = this.measureText(text),
@@ -85,15 +87,13 @@ export async function watchLabels(page) {
       ].map(([dx, dy]) => new DOMPoint(x + dx, y + dy).matrixTransform(t));
       if (String(text).trim()) {
         if (!labels.has(this.canvas)) labels.set(this.canvas, []);
-        labels
-          .get(this.canvas)
-          .push({
-            text: String(text),
-            left: Math.min(corners[0].x, corners[1].x),
-            right: Math.max(corners[0].x, corners[1].x),
-            top: Math.min(corners[0].y, corners[1].y),
-            bottom: Math.max(corners[0].y, corners[1].y),
-          });
+        labels.get(this.canvas).push({
+          text: String(text),
+          left: Math.min(corners[0].x, corners[1].x),
+          right: Math.max(corners[0].x, corners[1].x),
+          top: Math.min(corners[0].y, corners[1].y),
+          bottom: Math.max(corners[0].y, corners[1].y),
+        });
       }
       return fillText.call(this, text, x, y, ...rest);
     };
@@ -139,7 +139,10 @@ export async function labelsApart(page, what) {
   return n;
 }
 
-/** axe-core's rules of WCAG 2.2 A and AA and its best practices: no violation on the page as it is. Gives how many rules had elements. */
+/**
+ * axe-core's rules of WCAG 2.2 A and AA and its best practices: no violation on the page as it is. Gives how many rules
+ * had elements.
+ */
 export async function accessible(page, what) {
   if (!(await page.evaluate(() => Boolean(window.axe)))) await page.evaluate(AXE);
   const { violations, passes } = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));

@@ -1,4 +1,5 @@
-// A report without causes in Chromium: `node few.mjs PAGE.html`. It says why, lists the slowest messages, and opens one.
+// A report without causes in Chromium: `node few.mjs PAGE.html`. It says why, lists the slowest messages, and opens
+// one.
 import { pathToFileURL } from "node:url";
 import { resolve } from "node:path";
 import { check, open, same, visit } from "./browser.mjs";

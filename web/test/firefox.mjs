@@ -1,5 +1,6 @@
-// A report in Firefox: `node firefox.mjs PAGE.html FACTS.json`, by Marionette, Firefox's own remote protocol. Every view is drawn, in light
-// and dark and at three widths, its numbers are the JSON's, a cause can be chosen and taken back, a search finds, and a message opens.
+// A report in Firefox: `node firefox.mjs PAGE.html FACTS.json`, by Marionette, Firefox's own remote protocol. Every
+// view is drawn, in light and dark and at three widths, its numbers are the JSON's, a cause can be chosen and taken
+// back, a search finds, and a message opens.
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
@@ -147,7 +148,7 @@ try {
       selector,
     );
   await run(() => {
-    document.querySelectorAll("#causes button[aria-expanded=false]").forEach((b) => b.click());
+    for (const button of document.querySelectorAll("#causes button[aria-expanded=false]")) button.click();
   });
   await until(
     "the smaller causes were not unfolded",

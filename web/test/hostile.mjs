@@ -1,4 +1,5 @@
-// A report with hostile names in Chromium: `node hostile.mjs PAGE.html NAME`. The name is shown as text, and nothing of it is markup.
+// A report with hostile names in Chromium: `node hostile.mjs PAGE.html NAME`. The name is shown as text, and nothing of
+// it is markup.
 import { pathToFileURL } from "node:url";
 import { resolve } from "node:path";
 import { check, fits, open, same, shows, visit } from "./browser.mjs";

@@ -1,7 +1,7 @@
-// A page of measurements in Chromium: `node load.mjs PAGE.html FACTS.json`. FACTS.results has each measurement's `name` and `percentiles_ns`
-// (its response times, by name), FACTS.sweep whether it is a sweep, FACTS.says a sentence that the page has. Every part is there with the
-// numbers of the JSON, a measurement can be chosen and left out, the address restores it, names are text, nothing is asked of anybody, and
-// nothing is wider than the window.
+// A page of measurements in Chromium: `node load.mjs PAGE.html FACTS.json`. FACTS.results has each measurement's `name`
+// and `percentiles_ns` (its response times, by name), FACTS.sweep whether it is a sweep, FACTS.says a sentence that the
+// page has. Every part is there with the numbers of the JSON, a measurement can be chosen and left out, the address
+// restores it, names are text, nothing is asked of anybody, and nothing is wider than the window.
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";

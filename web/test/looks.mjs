@@ -1,7 +1,8 @@
-// How a page looks and reads, in Chromium: `node looks.mjs PAGE.html [MESSAGES]`. At three widths, light and dark: nothing is wider than the
-// window, no text on a canvas covers another or is cut off, and axe-core finds nothing against WCAG 2.2 A and AA in any view, with all
-// details unfolded, a cause chosen and a search under way. Timelines of so many of the messages in focus (5) have their labels apart, whole
-// and zoomed in. Prints what was looked at; fails with the first that is wrong.
+// How a page looks and reads, in Chromium: `node looks.mjs PAGE.html [MESSAGES]`. At three widths, light and dark:
+// nothing is wider than the window, no text on a canvas covers another or is cut off, and axe-core finds nothing
+// against WCAG 2.2 A and AA in any view, with all details unfolded, a cause chosen and a search under way. Timelines of
+// so many of the messages in focus (5) have their labels apart, whole and zoomed in. Prints what was looked at; fails
+// with the first that is wrong.
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { accessible, check, fits, labelsApart, open, same, visit, watchLabels } from "./browser.mjs";

@@ -1,6 +1,8 @@
-// A report in Chromium: `node page.mjs PAGE.html FACTS.json`. FACTS holds `diagnosis` (diagnose --json --more), `shown` (show --json of one
-// message) and, of a report that compares two runs, `other` (diagnose --json of the other run). Every view is there, its numbers are the JSON's, choosing in one view narrows the others, the address restores the
-// view, nothing is asked of anybody, and nothing is wider than the window. Prints what it found; fails with the first that is wrong.
+// A report in Chromium: `node page.mjs PAGE.html FACTS.json`. FACTS holds `diagnosis` (diagnose --json --more), `shown`
+// (show --json of one message) and, of a report that compares two runs, `other` (diagnose --json of the other run).
+// Every view is there, its numbers are the JSON's, choosing in one view narrows the others, the address restores the
+// view, nothing is asked of anybody, and nothing is wider than the window. Prints what it found; fails with the first
+// that is wrong.
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 import { resolve } from "node:path";
@@ -34,7 +36,8 @@ try {
     "a view could not be drawn",
   );
 
-  // The answer first: the sentence and the first causes are on the first screen of a laptop, percentiles and notes behind them.
+  // The answer first: the sentence and the first causes are on the first screen of a laptop, percentiles and notes
+  // behind them.
   await page.setViewportSize({ width: 1280, height: 800 });
   const top = (selector) => page.$eval(selector, (e) => e.getBoundingClientRect().top + scrollY);
   const bottom = (selector) => page.$eval(selector, (e) => e.getBoundingClientRect().bottom + scrollY);

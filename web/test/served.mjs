@@ -1,4 +1,5 @@
-// `tailsight view` in Chromium: `node served.mjs ADDRESS FACTS.json`. Any message opens, and another slice can be asked for.
+// `tailsight view` in Chromium: `node served.mjs ADDRESS FACTS.json`. Any message opens, and another slice can be asked
+// for.
 import { readFileSync } from "node:fs";
 import { accessible, check, open, same, visit } from "./browser.mjs";
 

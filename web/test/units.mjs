@@ -1,4 +1,5 @@
-// The page's durations are those of the terminal: `node units.mjs ROWS.txt`, rows of ns and text of crates/tailsight-units.
+// The page's durations are those of the terminal: `node units.mjs ROWS.txt`, rows of ns and text of
+// crates/tailsight-units.
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { transformWithOxc } from "vite";

@@ -1,5 +1,6 @@
-// `tailsight view` of a run of more messages than the page holds, in Chromium: `node zoom.mjs ADDRESS FACTS.json`. FACTS.latencies has
-// [id, ns] of every complete message. Zooming in brings every message of the part, and any message opens with its true neighbours.
+// `tailsight view` of a run of more messages than the page holds, in Chromium: `node zoom.mjs ADDRESS FACTS.json`.
+// FACTS.latencies has [id, ns] of every complete message. Zooming in brings every message of the part, and any message
+// opens with its true neighbours.
 import { readFileSync } from "node:fs";
 import { check, open, same, shows, visit } from "./browser.mjs";
 

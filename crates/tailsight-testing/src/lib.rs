@@ -116,6 +116,26 @@ pub fn lacks_program(program: &str) -> Option<String> {
     (!there).then(|| format!("{program} is not installed, or not in PATH"))
 }
 
+/// The least node that runs vite and playwright-core as web/package-lock.json has them, as in scripts/lib.sh.
+const NODE_LEAST: (u32, u32) = (20, 19);
+
+/// Why nothing of the page's source in web/ can run here: it needs node, and what `npm ci` installs.
+#[must_use]
+pub fn lacks_page_packages() -> Option<String> {
+    if let Some(lacking) = lacks_program("node") {
+        return Some(lacking);
+    }
+    let output = std::process::Command::new("node").arg("--version").output().ok()?.stdout;
+    let version = String::from_utf8_lossy(&output).trim().to_owned();
+    let mut numbers = version.trim_start_matches('v').split('.').map(|number| number.parse().unwrap_or(0));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < NODE_LEAST {
+        return Some(format!("node is {version}, {}.{} or newer runs this", NODE_LEAST.0, NODE_LEAST.1));
+    }
+    // npm writes this file last.
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/node_modules/.package-lock.json").is_file();
+    (!installed).then(|| "web/node_modules is not installed: `npm ci` in web/ (scripts/setup.sh does it)".to_owned())
+}
+
 /// Why no BPF program can be attached to the control group that this process is in; `None` when it is one of version 2 that is
 /// mounted here.
 #[must_use]

@@ -1,5 +1,5 @@
-// The page of measurements: one of `load`, several overlaid, or a sweep. Where there are several, their table chooses the one whose
-// details are shown, and which are drawn.
+// The page of measurements: one of `load`, several overlaid, or a sweep. Where there are several, their table chooses
+// the one whose details are shown, and which are drawn.
 import type { ComponentChildren } from "preact";
 import { Head, Scroll, Section } from "../parts";
 import { count, duration, percent, plural, prose } from "../units";
@@ -103,7 +103,7 @@ function Facts({ r: { report: r, samples } }: { r: Result }) {
     ["Arrivals", arrivals],
     ["Connections", count(r.plan.connections)],
     ["Samples", count(samples)],
-    ["Requests", count(r.counts["sent"] ?? 0)],
+    ["Requests", count(r.counts.sent ?? 0)],
     [
       "Client",
       r.client.cpu_ns_per_request === null ? "N/A" : duration(r.client.cpu_ns_per_request) + " of CPU a request",
@@ -227,7 +227,7 @@ function Results({ store }: { store: LoadStore }) {
     );
   };
   const median = (r: Report) => {
-    const e = (r.latency === "service" ? r.service_ns : r.response_ns).percentiles["p50"];
+    const e = (r.latency === "service" ? r.service_ns : r.response_ns).percentiles.p50;
     return e ? duration(e.value) : "N/A";
   };
   return (

@@ -80,7 +80,10 @@ export function Distributions({ store }: { store: LoadStore }) {
   );
 }
 
-/** The interval of each percentile as a bar at its share; with names where there is one measurement, those that would collide left out. */
+/**
+ * The interval of each percentile as a bar at its share; with names where there is one measurement, those that would
+ * collide left out.
+ */
 function intervals(u: uPlot, known: Known[], color: string, named: boolean): void {
   const g = u.ctx,
     ratio = devicePixelRatio;
@@ -330,7 +333,10 @@ export function LoadOverTime({ store }: { store: LoadStore }) {
   );
 }
 
-/** Latency against rate: each percentile that was asked for, with its interval; rates without a number as crosses on the axis. */
+/**
+ * Latency against rate: each percentile that was asked for, with its interval; rates without a number as crosses on the
+ * axis.
+ */
 export function AgainstRate({ store }: { store: LoadStore }) {
   const { sweep } = store.data;
   if (!sweep) return null;
@@ -366,7 +372,7 @@ export function AgainstRate({ store }: { store: LoadStore }) {
         1,
         values.reduce((a, v) => Math.min(a, v), Infinity),
       ) * 0.7,
-    low = isFinite(from) ? from : 1,
+    low = Number.isFinite(from) ? from : 1,
     to = values.reduce((a, v) => Math.max(a, v), low * 2) * 1.4;
   const right = Math.max(...rates) * 1.06,
     left = Math.min(...rates) * 0.9;

@@ -1,4 +1,5 @@
-// What is chosen on a page of measurements: the one whose details are shown, and those that are left out of the plots. It is in the address.
+// What is chosen on a page of measurements: the one whose details are shown, and those that are left out of the plots.
+// It is in the address.
 import { useEffect, useState } from "preact/hooks";
 import type { LoadData, Result } from "./types";
 
@@ -44,7 +45,7 @@ export class LoadStore {
     return this.data.results.map((_, i) => i).filter((i) => !this.choice.without.includes(i));
   }
   private tell(): void {
-    this.listeners.forEach((f) => f());
+    for (const listener of this.listeners) listener();
   }
   listen(f: () => void): () => void {
     this.listeners.add(f);

@@ -1,7 +1,9 @@
-// View 2: every message by order or time and latency (NSight Figures 3 and 12); those in focus as balloons of their cause.
+// View 2: every message by order or time and latency (NSight Figures 3 and 12); those in focus as balloons of their
+// cause.
 //
-// Points that are no balloons are counted into the pixels of an image, those in sight only, found by bisection: a million take some
-// 10 ms a frame on one core, in any browser, and print as they are; WebGL without a graphics card takes longer.
+// Points that are no balloons are counted into the pixels of an image, those in sight only, found by bisection: a
+// million take some 10 ms a frame on one core, in any browser, and print as they are; WebGL without a graphics card
+// takes longer.
 import { useEffect, useRef } from "preact/hooks";
 import { NO_CAUSE, NOT_IN_FOCUS } from "../data";
 import { Chart, crisp, halo, hideTip, line, linearTicks, logTicks, say, showTip, type Plot } from "../chart";
@@ -92,6 +94,7 @@ export function Balloon({ store }: { store: Store }) {
     top = useRef<HTMLCanvasElement | null>(null);
   const logs = useRef<{ version: number; of: Float32Array } | null>(null),
     drag = useRef<{ from: number; now: number; zoom: [number, number]; pan: boolean } | null>(null);
+  useEffect(() => hideTip, []);
   if (d.slowest < 0)
     return (
       <Section id="balloon" title="Every message" lede="No message is complete.">
@@ -195,7 +198,7 @@ export function Balloon({ store }: { store: Store }) {
       [over.current, 1.5],
     ] as const) {
       const row = d.row(id);
-      if (row < 0 || !(d.latency[row]! === d.latency[row])) continue;
+      if (row < 0 || Number.isNaN(d.latency[row])) continue;
       const x = v.x(row);
       if (x < PAD.left - 1 || x > v.width - PAD.right + 1) continue;
       g.strokeStyle = ink("ink");
@@ -212,7 +215,10 @@ export function Balloon({ store }: { store: Store }) {
       g.globalAlpha = 1;
     }
   };
-  /** Rings and what is being dragged over: on a canvas of their own, so that the pointer moves over all points without drawing them again. */
+  /**
+   * Rings and what is being dragged over: on a canvas of their own, so that the pointer moves over all points without
+   * drawing them again.
+   */
   const overlay = (p: Plot | null = plot.current) => {
     if (!p) return;
     let over = top.current;
@@ -378,8 +384,6 @@ export function Balloon({ store }: { store: Store }) {
     } else return;
     e.preventDefault();
   };
-  useEffect(() => hideTip, []);
-
   const keys = [...many.keys()].sort((a, b) => many.get(b)! - many.get(a)! || a - b);
   const lede =
     (d.sampled
@@ -481,7 +485,7 @@ function sampled(store: Store): string {
   if (store.failed) return "The messages of this part could not be fetched: " + store.failed + ". ";
   const sight = d.sight ?? d.complete;
   let drawn = 0;
-  for (let i = 0; i < d.n; i++) if (d.latency[i] === d.latency[i] && store.matches(i)) drawn++;
+  for (let i = 0; i < d.n; i++) if (!Number.isNaN(d.latency[i]) && store.matches(i)) drawn++;
   return drawn >= sight
     ? "All " + plural(sight, "message") + " of this part, one point a message. "
     : count(drawn) +
@@ -564,9 +568,9 @@ function over(above: number, below: number): number {
 }
 
 /**
- * The messages in focus. Rare causes over frequent ones, and among equals the slower over the faster; those not chosen below all. They are put
- * as pixels on a layer that is kept: ten thousand calls of the canvas take longer. One that one of its kind covers at the same pixel is left
- * out, which no eye can tell.
+ * The messages in focus. Rare causes over frequent ones, and among equals the slower over the faster; those not chosen
+ * below all. They are put as pixels on a layer that is kept: ten thousand calls of the canvas take longer. One that one
+ * of its kind covers at the same pixel is left out, which no eye can tell.
  */
 let layer: { canvas: HTMLCanvasElement; image: ImageData } | null = null;
 function balloons(g: CanvasRenderingContext2D, v: View, store: Store, many: Map<number, number>, radius: number): void {
@@ -632,7 +636,10 @@ function byLatency(store: Store): Uint32Array {
   return ascending.rows;
 }
 
-/** The row of pixels of each message, -1 for those that are not drawn as points. Kept until the scale or the choice changes: zooming leaves both. */
+/**
+ * The row of pixels of each message, -1 for those that are not drawn as points. Kept until the scale or the choice
+ * changes: zooming leaves both.
+ */
 let kept: { of: string; rows: Int16Array } | null = null;
 function rowsOf(v: View, logs: Float32Array, store: Store, h: number): Int16Array {
   const d = store.data,
@@ -651,7 +658,7 @@ function rowsOf(v: View, logs: Float32Array, store: Store, h: number): Int16Arra
     const ns = latency[i]!,
       out =
         cause[i] !== NOT_IN_FOCUS ||
-        ns !== ns ||
+        Number.isNaN(ns) ||
         (r !== null && !(ns >= r[0] && ns <= r[1])) ||
         (column !== null && column[i] !== f!.value);
     const y = out ? -1 : h - (log ? logs[i]! - lowest : ns) * scale;
@@ -661,7 +668,10 @@ function rowsOf(v: View, logs: Float32Array, store: Store, h: number): Int16Arra
   return rows;
 }
 
-/** The messages that are no balloons, counted into pixels of a sheet that is kept: column by column, for neighbours in x follow each other. */
+/**
+ * The messages that are no balloons, counted into pixels of a sheet that is kept: column by column, for neighbours in x
+ * follow each other.
+ */
 let sheet: { image: ImageData; counts: Uint8Array } | null = null;
 function points(g: CanvasRenderingContext2D, v: View, logs: Float32Array, store: Store): void {
   const d = store.data,

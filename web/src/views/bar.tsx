@@ -171,7 +171,7 @@ function search(store: Store, text: string): Found[] {
     if (id < d.total)
       out.push({
         kind: "message",
-        text: count(id) + (ns === undefined ? "" : ns === ns ? ", " + duration(ns) : ", not complete"),
+        text: count(id) + (ns === undefined ? "" : Number.isNaN(ns) ? ", not complete" : ", " + duration(ns)),
         go: () => open(store, id),
       });
   }
@@ -204,8 +204,8 @@ function search(store: Store, text: string): Found[] {
         },
       });
   };
-  page.messages.classes.forEach((name, i) => filter("class", name, i));
-  page.messages.threads.forEach((tid, i) => filter("thread", String(tid), i));
+  for (const [i, name] of page.messages.classes.entries()) filter("class", name, i);
+  for (const [i, tid] of page.messages.threads.entries()) filter("thread", String(tid), i);
   const names = new Set([
     ...(page.functions?.frames ?? []),
     ...page.diagnosis.causes.flatMap((c) => (c.functions ?? []).map((f) => f.name)),

@@ -1,4 +1,5 @@
-// View 3: box plots of what each cause took from each message in focus (NSight Figures 4, 13, 15, 18), by deviation or by messages hit.
+// View 3: box plots of what each cause took from each message in focus (NSight Figures 4, 13, 15, 18), by deviation or
+// by messages hit.
 import { useRef } from "preact/hooks";
 import { Chart, crisp, fit, hideTip, line, linearTicks, say, showTip, type Plot } from "../chart";
 import { Scroll, Section, Switch } from "../parts";
@@ -21,19 +22,22 @@ export interface BoxRow {
   mean: number;
 }
 
-/** Of each cause the rows of the messages in focus, by their time of it, ascending: made once, so that a choice needs no sorting. */
+/**
+ * Of each cause the rows of the messages in focus, by their time of it, ascending: made once, so that a choice needs no
+ * sorting.
+ */
 const ascending = new WeakMap<Store, Map<number, Uint32Array>>();
 function byTime(store: Store, cause: number): Uint32Array {
   const { focus, times, page } = store.data;
-  let all = ascending.get(store);
-  if (!all) ascending.set(store, (all = new Map()));
-  let rows = all.get(cause);
+  const byCause = ascending.get(store) ?? new Map<number, Uint32Array>();
+  ascending.set(store, byCause);
+  let rows = byCause.get(cause);
   if (!rows) {
     // Time and row in one number, which sorts without a function: 32 bits and 21.
     const packed = new Float64Array(focus.length);
     for (let k = 0; k < packed.length; k++) packed[k] = times[k * page.messages.causes + cause]! * 2 ** 21 + k;
     rows = Uint32Array.from(packed.sort(), (v) => v % 2 ** 21);
-    all.set(cause, rows);
+    byCause.set(cause, rows);
   }
   return rows;
 }
@@ -149,7 +153,8 @@ export function Boxes({ store }: { store: Store }) {
     causes = boxes(store),
     rows = withFunctions(store, causes);
   const over = useRef(-1),
-    latest = useRef(rows);
+    latest = useRef(rows),
+    tipOf = useRef<(r: Row) => [string, string[]]>(() => ["", []]);
   latest.current = rows;
   if (!d.focus.length || !d.page.diagnosis.causes.length) return null;
   const without = whatIf(d.page.diagnosis),
@@ -336,7 +341,6 @@ export function Boxes({ store }: { store: Store }) {
       e.preventDefault();
     });
   };
-  const tipOf = useRef(tip);
   tipOf.current = tip;
   return (
     <Section

@@ -104,15 +104,7 @@ export function Causes({ store }: { store: Store }) {
               <>
                 {folds && small[0]![1] === i ? fold : null}
                 {folds && isSmall(c, i) && !unfolded ? null : (
-                  <CauseRow
-                    key={i}
-                    store={store}
-                    cause={c}
-                    i={i}
-                    top={top}
-                    chosen={state.cause === i}
-                    first={i === 0}
-                  />
+                  <CauseRow store={store} cause={c} i={i} top={top} chosen={state.cause === i} first={i === 0} />
                 )}
               </>
             ))}

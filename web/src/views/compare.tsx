@@ -1,4 +1,5 @@
-// View 6: this run beside another (NSight Figures 17, 18): which percentile of which leg moved; the causes above account for it.
+// View 6: this run beside another (NSight Figures 17, 18): which percentile of which leg moved; the causes above
+// account for it.
 import { Head, Scroll, Section } from "../parts";
 import type { Store } from "../store";
 import { count, duration, more, percent } from "../units";

@@ -1,4 +1,5 @@
-// View 1, the distributions: of each leg and stage, cumulative and its complement on log axes, against the ideal; drag to choose latencies.
+// View 1, the distributions: of each leg and stage, cumulative and its complement on log axes, against the ideal; drag
+// to choose latencies.
 import { useState } from "preact/hooks";
 import type uPlot from "uplot";
 import { Curves, SMALL, type Curve as Line } from "../lines";
@@ -59,7 +60,7 @@ export function Distribution({ store }: { store: Store }) {
               "; median of the " +
               d.leg +
               " leg " +
-              duration(d.latency_ns["p50"] ?? 0) +
+              duration(d.latency_ns.p50 ?? 0) +
               "."
             }
           />
@@ -77,7 +78,7 @@ export function Distribution({ store }: { store: Store }) {
               " on two log axes; slowest of the " +
               d.leg +
               " leg " +
-              duration(d.latency_ns["max"] ?? 0) +
+              duration(d.latency_ns.max ?? 0) +
               "."
             }
           />

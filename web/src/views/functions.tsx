@@ -1,4 +1,5 @@
-// View 7: the differential flame graph of the focus against the reference, from samples: width is time in the focus, colour the difference.
+// View 7: the differential flame graph of the focus against the reference, from samples: width is time in the focus,
+// colour the difference.
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Chart, fit, hideTip, say, showTip, type Plot } from "../chart";
 import { Scroll, Section } from "../parts";
@@ -42,7 +43,7 @@ function tree(store: Store): Node {
 export function Functions({ store }: { store: Store }) {
   const state = useStore(store),
     f = store.data.page.functions;
-  const root = useMemo(() => (f ? tree(store) : null), [store]);
+  const root = useMemo(() => (store.data.page.functions ? tree(store) : null), [store]);
   const [top, setTop] = useState<Node | null>(null),
     placed = useRef<{ node: Node; x: number; y: number; w: number }[]>([]),
     over = useRef<Node | null>(null);

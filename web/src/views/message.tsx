@@ -1,5 +1,5 @@
-// View 4: one message (NSight Figures 5, 8, 9, 11): lanes, nested boxes, samples, marks, the messages ahead of it, and the table that
-// sums to its latency, beside what a reference message has.
+// View 4: one message (NSight Figures 5, 8, 9, 11): lanes, nested boxes, samples, marks, the messages ahead of it, and
+// the table that sums to its latency, beside what a reference message has.
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { timelineOf } from "../data";
 import { Scroll, Section, Swatch } from "../parts";
@@ -21,6 +21,7 @@ export function MessageView({ store }: { store: Store }) {
     id = store.shown(),
     row = d.row(id);
   const [loaded, set] = useState<Loaded | null>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the page and its store stay the same while it is open.
   useEffect(() => {
     let gone = false;
     if (id < 0) return;
@@ -101,17 +102,23 @@ function Around({ store, id, beside }: { store: Store; id: number; beside: Besid
     const at = d.latency[row]!;
     const consider = (i: number) => {
       const ns = d.latency[i]!;
-      if (i === row || (side > 0 ? ns < at || (ns === at && i < row) : ns > at || (ns === at && i > row)) || ns !== ns)
+      if (
+        i === row ||
+        (side > 0 ? ns < at || (ns === at && i < row) : ns > at || (ns === at && i > row)) ||
+        Number.isNaN(ns)
+      )
         return;
       if (best < 0 || better(ns, d.latency[best]!)) best = i;
     };
-    // Of the focus where it is one of these: their timelines are at hand. Where not every message has a row, the server knows.
+    // Of the focus where it is one of these: their timelines are at hand. Where not every message has a row, the server
+    // knows.
     if (store.inFocus(row) || same) {
       for (const i of d.focus) if (!same || d.cause[i] === d.cause[row]) consider(i);
     } else if (d.sampled) return (side > 0 ? beside?.slower : beside?.faster) ?? -1;
     else for (let i = 0; i < d.n; i++) consider(i);
     return d.id(best);
   };
+  // biome-ignore lint/correctness/useExhaustiveDependencies: it depends on the rows, whose change is a new version.
   const [slower, faster, next] = useMemo(
     () =>
       [

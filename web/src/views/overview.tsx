@@ -1,5 +1,5 @@
-// View 1: the answer in one sentence and what the first cause did; after the causes the percentiles of each leg, where a median message spends its time, inherent against excess,
-// what was lost and what the recording cost.
+// View 1: the answer in one sentence and what the first cause did; after the causes the percentiles of each leg, where
+// a median message spends its time, inherent against excess, what was lost and what the recording cost.
 import type { Store } from "../store";
 import { open } from "../store";
 import type { Diagnosis, TypicalRow } from "../types";
@@ -52,7 +52,10 @@ export function Header({ store }: { store: Store }) {
   );
 }
 
-/** The cause whose sentence is the answer, as on the terminal: the first row that is a cause and of which there is more than usual. */
+/**
+ * The cause whose sentence is the answer, as on the terminal: the first row that is a cause and of which there is more
+ * than usual.
+ */
 export const firstCause = (store: Store) =>
   store.data.page.diagnosis.causes.find((c, i) => store.looks.named(i) && c.share > 0);
 
@@ -264,11 +267,11 @@ function Ideal({ d }: { d: Diagnosis }) {
     ["all messages", of.all],
   ];
   const part = (r: Record<string, number>) => {
-    const inherent = r["inherent_ns"] ?? 0,
-      mean = r["mean_ns"] ?? inherent + (r["excess_ns"] ?? 0);
+    const inherent = r.inherent_ns ?? 0,
+      mean = r.mean_ns ?? inherent + (r.excess_ns ?? 0);
     return mean > 0 ? inherent / mean : 0;
   };
-  if (rows.some(([, r]) => typeof r["inherent_ns"] !== "number")) return null;
+  if (rows.some(([, r]) => typeof r.inherent_ns !== "number")) return null;
   return (
     <Section
       id="inherent"
@@ -285,8 +288,8 @@ function Ideal({ d }: { d: Diagnosis }) {
                 <td class="share">
                   <Bar share={part(r)} top={1} color="var(--soft)" />
                 </td>
-                <td class="num">{duration(r["inherent_ns"]!)}</td>
-                <td class="num">{duration(r["excess_ns"] ?? 0)}</td>
+                <td class="num">{duration(r.inherent_ns!)}</td>
+                <td class="num">{duration(r.excess_ns ?? 0)}</td>
               </tr>
             ))}
           </tbody>

@@ -1,5 +1,5 @@
-// View 5: what was queued ahead of a message, by function (NSight Figure 19), what ran on each core meanwhile (Figure 20), and the most
-// pervasive causes by percentile (Figure 18).
+// View 5: what was queued ahead of a message, by function (NSight Figure 19), what ran on each core meanwhile (Figure
+// 20), and the most pervasive causes by percentile (Figure 18).
 import { Head, Scroll, Section, Swatch } from "../parts";
 import type { Store } from "../store";
 import type { CoreContexts } from "../types";

@@ -49,8 +49,8 @@ export function Recording({ store }: { store: Store }) {
         plural(of.calls, "call") +
           ", " +
           plural(of.bytes, "byte") +
-          (of.transmit_ns["p99"] !== undefined ? ", p99 of transmit " + duration(of.transmit_ns["p99"]) : "") +
-          (of.wait_ns?.["p99"] !== undefined ? ", p99 of the wait for the answer " + duration(of.wait_ns["p99"]) : "") +
+          (of.transmit_ns.p99 !== undefined ? ", p99 of transmit " + duration(of.transmit_ns.p99) : "") +
+          (of.wait_ns?.p99 !== undefined ? ", p99 of the wait for the answer " + duration(of.wait_ns.p99) : "") +
           (of.peers.length ? ", to " + of.peers.map(([p, n]) => p + " (" + count(n) + ")").join(", ") : ""),
       ]);
   if (m.devices.length)

@@ -20,28 +20,9 @@ fn web() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web")
 }
 
-/// The least that runs vite and playwright-core as web/package-lock.json has them, as in scripts/lib.sh.
-const NODE_LEAST: (u32, u32) = (20, 19);
-
-/// Why nothing of web/ can run here: node, and what `npm ci` installs.
-fn lacks_node() -> Option<String> {
-    if let Some(lacking) = tailsight_testing::lacks_program("node") {
-        return Some(lacking);
-    }
-    let said = Command::new("node").arg("--version").output().expect("node starts").stdout;
-    let said = String::from_utf8_lossy(&said).trim().to_owned();
-    let mut parts = said.trim_start_matches('v').split('.').map(|part| part.parse().unwrap_or(0));
-    if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < NODE_LEAST {
-        return Some(format!("node is {said}, {}.{} or newer runs this", NODE_LEAST.0, NODE_LEAST.1));
-    }
-    // npm writes this file last.
-    let there = web().join("node_modules/.package-lock.json").is_file();
-    (!there).then(|| "web/node_modules is not installed: `npm ci` in web/ (scripts/setup.sh does it)".to_owned())
-}
-
 /// Why no browser test can run here.
 fn lacks(browser: &str) -> Option<String> {
-    lacks_node().or_else(|| tailsight_testing::lacks_program(browser))
+    tailsight_testing::lacks_page_packages().or_else(|| tailsight_testing::lacks_program(browser))
 }
 
 /// Runs a script of web/test, which must succeed.
@@ -131,7 +112,7 @@ fn a_report_without_causes_in_chromium_has_the_slowest_messages() {
 
 #[test]
 fn durations_on_the_page_are_those_of_the_terminal() {
-    if let Some(reason) = lacks_node() {
+    if let Some(reason) = tailsight_testing::lacks_page_packages() {
         return tailsight_testing::skip(reason);
     }
     let rows = concat!(env!("CARGO_MANIFEST_DIR"), "/../tailsight-units/src/durations.txt");
@@ -341,7 +322,7 @@ fn the_server_in_chromium_zooms_into_more_messages_than_the_page_holds() {
 /// The committed page is what web/ builds: whoever changes one without the other is told.
 #[test]
 fn the_committed_page_is_built_from_its_source() {
-    let lacking = lacks_node().or_else(|| tailsight_testing::lacks_program("npm"));
+    let lacking = tailsight_testing::lacks_page_packages().or_else(|| tailsight_testing::lacks_program("npm"));
     if let Some(reason) = lacking {
         return tailsight_testing::skip(reason);
     }
