@@ -1,6 +1,6 @@
 // View 7: the differential flame graph of the focus against the reference, from samples: width is time in the focus,
 // colour the difference.
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Chart, fit, hideTip, say, showTip, type Plot } from "../chart";
 import { Scroll, Section } from "../parts";
 import { useStore, type Store } from "../store";
@@ -49,6 +49,7 @@ export function Functions({ store }: { store: Store }) {
     over = useRef<Node | null>(null);
   const topRef = useRef<Node | null>(null);
   topRef.current = top;
+  useEffect(() => hideTip, []);
   if (!f || !root) {
     return (
       <Section
@@ -188,7 +189,6 @@ export function Functions({ store }: { store: Store }) {
       hideTip();
       p.redraw();
     });
-    return hideTip;
   };
   // By function, whoever called it, each stack once.
   const flat = new Map<number, [number, number]>();
