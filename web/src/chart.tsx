@@ -38,16 +38,16 @@ export function Chart(props: {
           { height, draw } = latest.current;
         self.width = box.clientWidth;
         self.height = typeof height === "function" ? height(self.width) : height;
-        const w = Math.round(self.width * ratio),
-          h = Math.round(self.height * ratio);
-        if (canvas.width !== w) canvas.width = w;
-        if (canvas.height !== h) canvas.height = h;
+        const widthPx = Math.round(self.width * ratio),
+          heightPx = Math.round(self.height * ratio);
+        if (canvas.width !== widthPx) canvas.width = widthPx;
+        if (canvas.height !== heightPx) canvas.height = heightPx;
         canvas.style.height = self.height + "px";
-        const g = canvas.getContext("2d")!;
-        g.setTransform(ratio, 0, 0, ratio, 0, 0);
-        g.clearRect(0, 0, self.width, self.height);
-        g.font = FONT;
-        draw(g, self);
+        const ctx = canvas.getContext("2d")!;
+        ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+        ctx.clearRect(0, 0, self.width, self.height);
+        ctx.font = FONT;
+        draw(ctx, self);
       },
     };
     plot.current = self;
@@ -76,28 +76,28 @@ export function Chart(props: {
 }
 
 export const crisp = (v: number) => Math.round(v) + 0.5;
-export function line(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void {
-  g.beginPath();
-  g.moveTo(x0, y0);
-  g.lineTo(x1, y1);
-  g.stroke();
+export function line(ctx: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number): void {
+  ctx.beginPath();
+  ctx.moveTo(x0, y0);
+  ctx.lineTo(x1, y1);
+  ctx.stroke();
 }
 /** Text with the background's colour around it, to be read over lines and points. */
-export function halo(g: CanvasRenderingContext2D, text: string, x: number, y: number): void {
-  g.lineWidth = 4;
-  g.lineJoin = "round";
-  g.strokeStyle = ink("bg");
-  g.strokeText(text, x, y);
-  g.fillStyle = ink("ink");
-  g.fillText(text, x, y);
+export function halo(ctx: CanvasRenderingContext2D, text: string, x: number, y: number): void {
+  ctx.lineWidth = 4;
+  ctx.lineJoin = "round";
+  ctx.strokeStyle = ink("bg");
+  ctx.strokeText(text, x, y);
+  ctx.fillStyle = ink("ink");
+  ctx.fillText(text, x, y);
 }
 /** As much of a text as fits. */
-export function fit(g: CanvasRenderingContext2D, text: string, width: number): string {
-  if (text.length < 400 && g.measureText(text).width <= width) return text;
-  let n = Math.min(text.length, 400);
-  n = Math.floor((n * width) / Math.max(1, g.measureText(text.slice(0, n)).width));
-  while (n > 1 && g.measureText(text.slice(0, n) + "…").width > width) n--;
-  return n > 1 ? text.slice(0, n) + "…" : "";
+export function fit(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (text.length < 400 && ctx.measureText(text).width <= width) return text;
+  let letters = Math.min(text.length, 400);
+  letters = Math.floor((letters * width) / Math.max(1, ctx.measureText(text.slice(0, letters)).width));
+  while (letters > 1 && ctx.measureText(text.slice(0, letters) + "…").width > width) letters--;
+  return letters > 1 ? text.slice(0, letters) + "…" : "";
 }
 export function linearTicks(from: number, to: number, about: number): number[] {
   return scaleLinear([from, to], [0, 1]).ticks(Math.max(2, about));
@@ -106,10 +106,10 @@ export function linearTicks(from: number, to: number, about: number): number[] {
 export function logTicks(from: number, to: number, about: number): number[] {
   for (const steps of [[1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]]) {
     const out: number[] = [];
-    for (let e = Math.floor(Math.log10(from)); e <= Math.ceil(Math.log10(to)); e++)
-      for (const s of steps) {
-        const v = +(s * 10 ** e).toPrecision(3);
-        if (v >= from * 0.999 && v <= to * 1.001) out.push(v);
+    for (let exponent = Math.floor(Math.log10(from)); exponent <= Math.ceil(Math.log10(to)); exponent++)
+      for (const step of steps) {
+        const value = +(step * 10 ** exponent).toPrecision(3);
+        if (value >= from * 0.999 && value <= to * 1.001) out.push(value);
       }
     if (out.length <= about || steps.length === 1) return out;
   }
@@ -126,9 +126,9 @@ export function showTip(x: number, y: number, title: string, rows: (string | fal
     addEventListener("scroll", hideTip, { passive: true });
   }
   const part = (tag: string, text: string) => {
-    const e = document.createElement(tag);
-    e.textContent = text;
-    return e;
+    const element = document.createElement(tag);
+    element.textContent = text;
+    return element;
   };
   tip.replaceChildren(part("b", title), ...rows.filter((r): r is string => Boolean(r)).map((r) => part("span", r)));
   tip.hidden = false;

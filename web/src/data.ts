@@ -111,8 +111,8 @@ export class Data implements Rows {
     focusIds: Uint32Array,
     readonly times: Numbers,
   ) {
-    const m = page.messages;
-    this.total = m.count;
+    const columns = page.messages;
+    this.total = columns.count;
     this.focusIds = focusIds;
     this.curve = page.curves.find((c) => c.kind === "leg" && c.name === page.diagnosis.leg)?.points ?? [];
     const { latency } = base;
@@ -123,7 +123,7 @@ export class Data implements Rows {
         complete++;
         if (slowest < 0 || latency[i]! > latency[slowest]!) slowest = i;
       }
-    this.complete = base.ids ? m.complete : complete;
+    this.complete = base.ids ? columns.complete : complete;
     this.sorted = new Float64Array(complete);
     for (let i = 0, k = 0; i < latency.length; i++) if (!Number.isNaN(latency[i])) this.sorted[k++] = latency[i]!;
     this.sorted.sort();
@@ -227,17 +227,17 @@ export class Data implements Rows {
 
 const same = (a: Part, b: Part) => JSON.stringify(a) === JSON.stringify(b);
 /** Whether what a part asks for is in another. */
-const within = (a: Part, b: Part) =>
-  a.from >= b.from &&
-  a.to <= b.to &&
-  a.low >= b.low &&
-  a.high <= b.high &&
-  (b.by === "all" || (a.by === b.by && a.value === b.value));
+const within = (inner: Part, outer: Part) =>
+  inner.from >= outer.from &&
+  inner.to <= outer.to &&
+  inner.low >= outer.low &&
+  inner.high <= outer.high &&
+  (outer.by === "all" || (inner.by === outer.by && inner.value === outer.value));
 
 /** Both, each message once. */
-function merged(a: Rows, b: Rows): Rows {
-  const x = a.ids!,
-    y = b.ids!,
+function merged(base: Rows, added: Rows): Rows {
+  const x = base.ids!,
+    y = added.ids!,
     most = x.length + y.length;
   const out = {
     ids: new Uint32Array(most),
@@ -248,24 +248,26 @@ function merged(a: Rows, b: Rows): Rows {
     class: new Uint32Array(most),
     cause: new Uint8Array(most),
   };
-  let n = 0;
-  for (let i = 0, j = 0; i < x.length || j < y.length; n++) {
+  let row = 0;
+  for (let i = 0, j = 0; i < x.length || j < y.length; row++) {
     const first = j >= y.length || (i < x.length && x[i]! <= y[j]!);
-    const of = first ? a : b,
+    const source = first ? base : added,
       at = first ? i : j;
     if (first) {
       if (j < y.length && x[i] === y[j]) j++;
       i++;
     } else j++;
-    out.ids[n] = of.ids![at]!;
-    out.latency[n] = of.latency[at]!;
-    out.arrival[n] = of.arrival[at]!;
-    out.flow[n] = of.flow[at]!;
-    out.thread[n] = of.thread[at]!;
-    out.class[n] = of.class[at] ?? 0;
-    out.cause[n] = of.cause[at]!;
+    out.ids[row] = source.ids![at]!;
+    out.latency[row] = source.latency[at]!;
+    out.arrival[row] = source.arrival[at]!;
+    out.flow[row] = source.flow[at]!;
+    out.thread[row] = source.thread[at]!;
+    out.class[row] = source.class[at] ?? 0;
+    out.cause[row] = source.cause[at]!;
   }
-  return Object.fromEntries(Object.entries(out).map(([name, column]) => [name, column.slice(0, n)])) as unknown as Rows;
+  return Object.fromEntries(
+    Object.entries(out).map(([name, column]) => [name, column.slice(0, row)]),
+  ) as unknown as Rows;
 }
 
 /** The messages of a part, from the server: html/points.rs says how they are written. */
@@ -276,9 +278,9 @@ async function points(part: Part): Promise<{ rows: Rows; sight: number }> {
   );
   if (!answer.ok) throw new Error(await answer.text());
   const bytes = await answer.arrayBuffer(),
-    [n, sight] = new Uint32Array(bytes, 0, 2) as unknown as [number, number];
-  const floats = (k: number) => new Float64Array(bytes, 8 + 8 * n * k, n),
-    numbers = (k: number) => new Uint32Array(bytes, 8 + 16 * n + 4 * n * k, n);
+    [count, sight] = new Uint32Array(bytes, 0, 2) as unknown as [number, number];
+  const floats = (k: number) => new Float64Array(bytes, 8 + 8 * count * k, count),
+    numbers = (k: number) => new Uint32Array(bytes, 8 + 16 * count + 4 * count * k, count);
   return {
     sight,
     rows: {
@@ -288,18 +290,18 @@ async function points(part: Part): Promise<{ rows: Rows; sight: number }> {
       flow: numbers(1),
       thread: numbers(2),
       class: numbers(3),
-      cause: new Uint8Array(n).fill(NOT_IN_FOCUS),
+      cause: new Uint8Array(count).fill(NOT_IN_FOCUS),
     },
   };
 }
 
 /** The part of the messages that are no slower than v. */
-export function rankOf(sorted: Float64Array, v: number): number {
+export function rankOf(sorted: Float64Array, ns: number): number {
   let lo = 0,
     hi = sorted.length;
   while (lo < hi) {
     const mid = (lo + hi) >> 1;
-    if (sorted[mid]! <= v) lo = mid + 1;
+    if (sorted[mid]! <= ns) lo = mid + 1;
     else hi = mid;
   }
   return sorted.length ? lo / sorted.length : 0;
@@ -307,31 +309,31 @@ export function rankOf(sorted: Float64Array, v: number): number {
 
 export async function load(): Promise<Data> {
   const page = await json<Page>("page"),
-    m = page.messages;
+    columns = page.messages;
   const [ids, latencies, arrivals, flow, thread, classes, cause, focus, times] = await Promise.all([
     column("ids", "u32"),
-    column("latency", m.latency_type),
-    column("arrival", m.arrival_type),
-    column("flow", m.flow_type),
-    column("thread", m.thread_type),
+    column("latency", columns.latency_type),
+    column("arrival", columns.arrival_type),
+    column("flow", columns.flow_type),
+    column("thread", columns.thread_type),
     column("class", "u16"),
     column("cause", "u8"),
     column("focus", "u32"),
     column("times", "u32"),
   ]);
-  const n = latencies.length,
-    latency = new Float64Array(n),
-    arrival = new Float64Array(n);
-  const missing = m.latency_type === "u32" ? 0xffffffff : NaN;
+  const count = latencies.length,
+    latency = new Float64Array(count),
+    arrival = new Float64Array(count);
+  const missing = columns.latency_type === "u32" ? 0xffffffff : NaN;
   let at = 0;
-  for (let i = 0; i < n; i++) {
+  for (let i = 0; i < count; i++) {
     const ns = latencies[i]!;
     latency[i] = ns === missing ? NaN : ns;
-    at = m.arrival_type === "u32" ? at + arrivals[i]! : arrivals[i]!;
+    at = columns.arrival_type === "u32" ? at + arrivals[i]! : arrivals[i]!;
     arrival[i] = at;
   }
   const rows: Rows = {
-    ids: m.sampled ? (ids as Uint32Array) : null,
+    ids: columns.sampled ? (ids as Uint32Array) : null,
     latency,
     arrival,
     flow,

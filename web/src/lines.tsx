@@ -26,8 +26,8 @@ export function Lines(props: {
     };
     make();
     const sized = new ResizeObserver(() => {
-      const p = plot.current;
-      if (p && p.width !== box.clientWidth) p.setSize({ width: box.clientWidth, height: props.height });
+      const chart = plot.current;
+      if (chart && chart.width !== box.clientWidth) chart.setSize({ width: box.clientWidth, height: props.height });
     });
     sized.observe(box);
     const scheme = onScheme(make);
@@ -38,22 +38,24 @@ export function Lines(props: {
       plot.current = null;
     };
   }, [props.of]);
-  const key = (e: KeyboardEvent) => {
-    const step = e.key === "ArrowRight" ? 12 : e.key === "ArrowLeft" ? -12 : 0,
-      u = plot.current;
-    if (!step || !u) return;
-    e.preventDefault();
-    const width = u.over.clientWidth,
-      at = u.cursor.left ?? -1;
-    u.setCursor({
+  const key = (event: KeyboardEvent) => {
+    const step = event.key === "ArrowRight" ? 12 : event.key === "ArrowLeft" ? -12 : 0,
+      chart = plot.current;
+    if (!step || !chart) return;
+    event.preventDefault();
+    const width = chart.over.clientWidth,
+      at = chart.cursor.left ?? -1;
+    chart.setCursor({
       left: Math.max(0, Math.min(width - 1, at < 0 ? width / 2 : at + step)),
-      top: u.over.clientHeight / 2,
+      top: chart.over.clientHeight / 2,
     });
-    const i = u.cursor.idx;
+    const i = chart.cursor.idx;
     if (i === null || i === undefined) return;
-    const text = (s: uPlot.Series, k: number) =>
-      `${s.label}: ${typeof s.value === "function" ? s.value(u, u.data[k]![i] as number, k, i) : u.data[k]![i]}`;
-    say(u.series.flatMap((s, k) => (k === 0 || s.show ? [text(s, k)] : [])).join(", "));
+    const text = (series: uPlot.Series, k: number) => {
+      const value = chart.data[k]![i] as number;
+      return `${series.label}: ${typeof series.value === "function" ? series.value(chart, value, k, i) : value}`;
+    };
+    say(chart.series.flatMap((s, k) => (k === 0 || s.show ? [text(s, k)] : [])).join(", "));
   };
   return (
     <div
@@ -107,7 +109,7 @@ export function Curves({
   lines,
   tail,
   label,
-  of,
+  of: source,
   extras,
 }: {
   lines: Curve[];
@@ -119,7 +121,7 @@ export function Curves({
   return (
     <Lines
       label={label}
-      of={of}
+      of={source}
       height={310}
       make={(width) => [curveOptions(lines, tail, width, extras ?? {}), curveData(lines, tail)]}
     />
@@ -127,11 +129,11 @@ export function Curves({
 }
 
 function curveData(lines: Curve[], tail: boolean): uPlot.AlignedData {
-  const tables = lines.map((l): uPlot.AlignedData => {
+  const tables = lines.map((curve): uPlot.AlignedData => {
     // Of equal latencies the largest share counts.
     const xs: number[] = [],
       ys: number[] = [];
-    for (const [ns, share] of l.points) {
+    for (const [ns, share] of curve.points) {
       const x = Math.max(1, ns);
       if (xs[xs.length - 1] === x) continue;
       xs.push(x);
@@ -158,8 +160,8 @@ function curveOptions(lines: Curve[], tail: boolean, width: number, extras: Extr
   let low = Infinity,
     high = 2,
     floor = 1;
-  for (const l of lines)
-    for (const [ns, share] of l.points) {
+  for (const curve of lines)
+    for (const [ns, share] of curve.points) {
       low = Math.min(low, Math.max(1, ns));
       high = Math.max(high, ns);
       floor = Math.min(floor, share);
@@ -167,14 +169,14 @@ function curveOptions(lines: Curve[], tail: boolean, width: number, extras: Extr
   const from = Math.min(low, high) * 0.9,
     to = high * 1.12,
     least = Math.max(floor / 1.6, 1e-9);
-  const value = (l: Curve) => (u: uPlot, v: number | null, _: number, i: number | null) =>
+  const value = (curve: Curve) => (plot: uPlot, ns: number | null, _: number, i: number | null) =>
     i === null
       ? ""
-      : l.dots
-        ? v === null || v === undefined
+      : curve.dots
+        ? ns === null || ns === undefined
           ? "–"
-          : percent(v)
-        : percent(tail ? slower(l.points, u.data[0][i]!) : 1 - slower(l.points, u.data[0][i]!));
+          : percent(ns)
+        : percent(tail ? slower(curve.points, plot.data[0][i]!) : 1 - slower(curve.points, plot.data[0][i]!));
   return {
     width,
     height: 310,
@@ -197,16 +199,16 @@ function curveOptions(lines: Curve[], tail: boolean, width: number, extras: Extr
     series: [
       { label: "latency", value: (_, v) => (v === null || v === undefined ? "" : duration(v)) },
       ...lines.map(
-        (l): uPlot.Series => ({
-          label: l.name,
-          show: l.show,
-          stroke: ink(l.color),
-          width: l.width,
-          dash: l.dash,
+        (curve): uPlot.Series => ({
+          label: curve.name,
+          show: curve.show,
+          stroke: ink(curve.color),
+          width: curve.width,
+          dash: curve.dash,
           spanGaps: true,
-          points: { show: Boolean(l.dots), size: 7 },
-          paths: l.dots ? () => null : uPlot.paths.stepped!({ align: -1 }),
-          value: value(l),
+          points: { show: Boolean(curve.dots), size: 7 },
+          paths: curve.dots ? () => null : uPlot.paths.stepped!({ align: -1 }),
+          value: value(curve),
         }),
       ),
     ],
@@ -214,10 +216,13 @@ function curveOptions(lines: Curve[], tail: boolean, width: number, extras: Extr
       drawClear: extras.below ? [extras.below] : [],
       draw: extras.above ? [extras.above] : [],
       setSelect: [
-        (u) => {
-          if (extras.choose && u.select.width > 4) {
-            extras.choose(u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x"));
-            u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        (plot) => {
+          if (extras.choose && plot.select.width > 4) {
+            extras.choose(
+              plot.posToVal(plot.select.left, "x"),
+              plot.posToVal(plot.select.left + plot.select.width, "x"),
+            );
+            plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
           }
         },
       ],

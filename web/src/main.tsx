@@ -40,7 +40,7 @@ class Guard extends Component<{ children: ComponentChildren }, { error: string }
 
 function Page({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis,
+    diagnosis = page.diagnosis,
     views = [
       Causes,
       Overview,
@@ -63,19 +63,19 @@ function Page({ store }: { store: Store }) {
     ];
   const present = (id: string) =>
     id === "queue"
-      ? Boolean(d.more?.queue.length)
+      ? Boolean(diagnosis.more?.queue.length)
       : id === "compare"
         ? Boolean(page.against)
         : id === "boxes"
-          ? store.data.focus.length > 0 && d.causes.length > 0
+          ? store.data.focus.length > 0 && diagnosis.causes.length > 0
           : true;
   return (
     <>
       <a
         class="skip"
         href="#causes"
-        onClick={(e) => {
-          e.preventDefault();
+        onClick={(event) => {
+          event.preventDefault();
           document.getElementById("causes-title")?.scrollIntoView();
         }}
       >
@@ -103,7 +103,7 @@ function Page({ store }: { store: Store }) {
         {"Tailsight " +
           page.meta.tailsight +
           " · run " +
-          d.run +
+          diagnosis.run +
           " · " +
           (page.served ? "served by tailsight view" : "one file, nothing is loaded from anywhere") +
           ". Times are CLOCK_MONOTONIC; every nanosecond of a message has one owner."}
@@ -117,9 +117,9 @@ function Page({ store }: { store: Store }) {
 async function content(): Promise<[string, ComponentChildren]> {
   if (has("load")) {
     const data = await json<LoadData>("load"),
-      of = data.results[0]?.report.target ?? data.sweep?.target ?? "";
+      target = data.results[0]?.report.target ?? data.sweep?.target ?? "";
     return [
-      of + ": Tailsight " + (data.sweep ? "sweep" : "measurement"),
+      target + ": Tailsight " + (data.sweep ? "sweep" : "measurement"),
       <Guard>
         <LoadPage store={new LoadStore(data)} />
       </Guard>,

@@ -9,17 +9,17 @@ export function Swatch({ looks, cause }: { looks: Looks; cause: number | null })
   const canvas = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
     const draw = () => {
-      const g = canvas.current!.getContext("2d")!,
+      const ctx = canvas.current!.getContext("2d")!,
         shape = looks.shape(cause);
-      g.clearRect(0, 0, 32, 32);
-      drawShape(g, shape, 16, 16, 10);
+      ctx.clearRect(0, 0, 32, 32);
+      drawShape(ctx, shape, 16, 16, 10);
       if (shape === "ring") {
-        g.strokeStyle = ink("other");
-        g.lineWidth = 4;
-        g.stroke();
+        ctx.strokeStyle = ink("other");
+        ctx.lineWidth = 4;
+        ctx.stroke();
       } else {
-        g.fillStyle = looks.color(cause);
-        g.fill();
+        ctx.fillStyle = looks.color(cause);
+        ctx.fill();
       }
     };
     draw();
@@ -78,20 +78,21 @@ export function Head({ cells }: { cells: [ComponentChildren, boolean?][] }) {
 export function Scroll({ label, children }: { label: string; children: ComponentChildren }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
-    const of = box.current!,
+    const scrolled = box.current!,
       look = () => {
-        const scrolls = of.scrollWidth > of.clientWidth + 1 || of.scrollHeight > of.clientHeight + 1;
+        const scrolls =
+          scrolled.scrollWidth > scrolled.clientWidth + 1 || scrolled.scrollHeight > scrolled.clientHeight + 1;
         for (const [name, value] of [
           ["tabindex", "0"],
           ["role", "region"],
           ["aria-label", label],
         ] as const)
-          if (scrolls) of.setAttribute(name, value);
-          else of.removeAttribute(name);
+          if (scrolls) scrolled.setAttribute(name, value);
+          else scrolled.removeAttribute(name);
       };
     const sized = new ResizeObserver(look);
-    sized.observe(of);
-    for (const inside of of.children) sized.observe(inside);
+    sized.observe(scrolled);
+    for (const inside of scrolled.children) sized.observe(inside);
     return () => sized.disconnect();
   }, [label]);
   return (

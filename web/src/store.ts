@@ -115,10 +115,10 @@ export class Store {
       /* stays as it was */
     }
   }
-  listen(f: () => void): () => void {
-    this.listeners.add(f);
+  listen(listener: () => void): () => void {
+    this.listeners.add(listener);
     return () => {
-      this.listeners.delete(f);
+      this.listeners.delete(listener);
     };
   }
   private tell(): void {
@@ -131,10 +131,13 @@ export class Store {
   /** Whether a row is among those that flow, thread, class, latency and order leave. */
   matches(i: number): boolean {
     const { filter, range, zoom } = this.state,
-      d = this.data;
-    if (range && !(d.latency[i]! >= range[0] && d.latency[i]! <= range[1])) return false;
-    if (zoom && !(d.id(i) >= zoom[0] && d.id(i) <= zoom[1])) return false;
-    return !filter || (filter.by === "flow" ? d.flow : filter.by === "thread" ? d.thread : d.class)[i] === filter.value;
+      data = this.data;
+    if (range && !(data.latency[i]! >= range[0] && data.latency[i]! <= range[1])) return false;
+    if (zoom && !(data.id(i) >= zoom[0] && data.id(i) <= zoom[1])) return false;
+    return (
+      !filter ||
+      (filter.by === "flow" ? data.flow : filter.by === "thread" ? data.thread : data.class)[i] === filter.value
+    );
   }
   /** Whether it is also of the chosen cause. */
   chosen(i: number): boolean {
@@ -144,57 +147,57 @@ export class Store {
   /** The id of the message that is shown: the chosen one, else the slowest that the choice leaves. */
   shown(): number {
     if (this.state.message !== null) return this.state.message;
-    const d = this.data;
+    const data = this.data;
     let best = -1;
-    for (const i of d.focus) if (this.chosen(i) && (best < 0 || d.latency[i]! > d.latency[best]!)) best = i;
-    return d.id(best >= 0 ? best : d.slowest);
+    for (const i of data.focus) if (this.chosen(i) && (best < 0 || data.latency[i]! > data.latency[best]!)) best = i;
+    return data.id(best >= 0 ? best : data.slowest);
   }
   narrowed(): boolean {
-    const s = this.state;
-    return s.cause !== null || s.range !== null || s.zoom !== null || s.filter !== null;
+    const state = this.state;
+    return state.cause !== null || state.range !== null || state.zoom !== null || state.filter !== null;
   }
   inFocus(i: number): boolean {
     return i >= 0 && this.data.cause[i] !== NOT_IN_FOCUS;
   }
 
   fragment(): string {
-    const s = this.state,
+    const state = this.state,
       out = new URLSearchParams();
-    if (s.cause !== null) out.set("cause", String(s.cause + 1));
-    if (s.message !== null) out.set("message", String(s.message));
-    if (s.range) out.set("latency", s.range.map(Math.round).join("-"));
-    if (s.zoom) out.set("ids", s.zoom.map(Math.round).join("-"));
-    if (s.filter) out.set(s.filter.by, String(s.filter.value));
-    if (s.fn) out.set("function", s.fn);
-    if (s.x !== "order") out.set("x", s.x);
-    if (s.y !== "log") out.set("y", s.y);
-    if (s.boxes !== "deviation") out.set("boxes", s.boxes);
+    if (state.cause !== null) out.set("cause", String(state.cause + 1));
+    if (state.message !== null) out.set("message", String(state.message));
+    if (state.range) out.set("latency", state.range.map(Math.round).join("-"));
+    if (state.zoom) out.set("ids", state.zoom.map(Math.round).join("-"));
+    if (state.filter) out.set(state.filter.by, String(state.filter.value));
+    if (state.fn) out.set("function", state.fn);
+    if (state.x !== "order") out.set("x", state.x);
+    if (state.y !== "log") out.set("y", state.y);
+    if (state.boxes !== "deviation") out.set("boxes", state.boxes);
     return out.toString();
   }
   private read(): void {
-    const p = new URLSearchParams(location.hash.slice(1)),
-      d = this.data;
+    const params = new URLSearchParams(location.hash.slice(1)),
+      data = this.data;
     const number = (key: string, most: number) => {
-      const text = p.get(key);
-      const v = text && /^\d+$/.test(text) ? +text : NaN;
-      return v >= 0 && v <= most ? v : null;
+      const text = params.get(key);
+      const value = text && /^\d+$/.test(text) ? +text : NaN;
+      return value >= 0 && value <= most ? value : null;
     };
     const pair = (key: string): [number, number] | null => {
-      const m = /^(\d+)-(\d+)$/.exec(p.get(key) ?? "");
-      return m && +m[1]! <= +m[2]! ? [+m[1]!, +m[2]!] : null;
+      const match = /^(\d+)-(\d+)$/.exec(params.get(key) ?? "");
+      return match && +match[1]! <= +match[2]! ? [+match[1]!, +match[2]!] : null;
     };
-    const cause = number("cause", d.page.diagnosis.causes.length);
+    const cause = number("cause", data.page.diagnosis.causes.length);
     const by = (["flow", "thread", "class"] as const).find((k) => number(k, 1e9) !== null);
     this.state = {
       cause: cause ? cause - 1 : null,
-      message: number("message", d.total - 1),
+      message: number("message", data.total - 1),
       range: pair("latency"),
       zoom: pair("ids"),
       filter: by ? { by, value: number(by, 1e9)! } : null,
-      fn: p.get("function") ?? "",
-      x: p.get("x") === "time" ? "time" : "order",
-      y: p.get("y") === "linear" ? "linear" : "log",
-      boxes: p.get("boxes") === "messages" ? "messages" : "deviation",
+      fn: params.get("function") ?? "",
+      x: params.get("x") === "time" ? "time" : "order",
+      y: params.get("y") === "linear" ? "linear" : "log",
+      boxes: params.get("boxes") === "messages" ? "messages" : "deviation",
     };
   }
 }

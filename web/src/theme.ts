@@ -27,14 +27,14 @@ export function channels(color: string): [number, number, number, number] {
     const at = (i: number) => parseInt(color.slice(i, i + 2), 16);
     return [at(1), at(3), at(5), color.length > 7 ? at(7) / 255 : 1];
   }
-  const n = color.match(/[\d.]+/g)?.map(Number) ?? [];
-  return [n[0] ?? 0, n[1] ?? 0, n[2] ?? 0, n[3] ?? 1];
+  const numbers = color.match(/[\d.]+/g)?.map(Number) ?? [];
+  return [numbers[0] ?? 0, numbers[1] ?? 0, numbers[2] ?? 0, numbers[3] ?? 1];
 }
 const listeners = new Set<() => void>();
 /** Calls back when light becomes dark; gives what ends that. */
-export function onScheme(f: () => void): () => void {
-  listeners.add(f);
-  return () => listeners.delete(f);
+export function onScheme(redraw: () => void): () => void {
+  listeners.add(redraw);
+  return () => listeners.delete(redraw);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   inks.clear();
@@ -43,12 +43,12 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 
 /** Black or white, whichever reads better on a colour given as #rrggbb. */
 export function inkOn(color: string): string {
-  const n = parseInt(color.slice(1), 16);
-  const channel = (v: number) => {
-    v /= 255;
-    return v <= 0.04 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const rgb = parseInt(color.slice(1), 16);
+  const channel = (level: number) => {
+    level /= 255;
+    return level <= 0.04 ? level / 12.92 : ((level + 0.055) / 1.055) ** 2.4;
   };
-  return 0.2126 * channel(n >> 16) + 0.7152 * channel((n >> 8) & 255) + 0.0722 * channel(n & 255) > 0.19
+  return 0.2126 * channel(rgb >> 16) + 0.7152 * channel((rgb >> 8) & 255) + 0.0722 * channel(rgb & 255) > 0.19
     ? "#0c0f12"
     : "#ffffff";
 }
@@ -58,32 +58,32 @@ export class Looks {
   /** The first eight that add 1 % or more have a colour of their own; the rest share one grey. */
   readonly coloured = new Map<number, number>();
   constructor(readonly page: Page) {
-    page.diagnosis.causes.forEach((c, i) => {
-      if (this.named(i) && c.share >= 0.01 && this.coloured.size < SHAPES.length)
+    page.diagnosis.causes.forEach((cause, i) => {
+      if (this.named(i) && cause.share >= 0.01 && this.coloured.size < SHAPES.length)
         this.coloured.set(i, this.coloured.size);
     });
   }
   named(i: number | null | undefined): boolean {
-    const c = i === null || i === undefined ? undefined : this.page.diagnosis.causes[i];
-    return c !== undefined && c.category !== "unexplained" && c.category !== "not-significant";
+    const cause = i === null || i === undefined ? undefined : this.page.diagnosis.causes[i];
+    return cause !== undefined && cause.category !== "unexplained" && cause.category !== "not-significant";
   }
   /** A cause's name in words; of a row that is no cause, what it is. */
   name(i: number): string {
-    const c = this.page.diagnosis.causes[i];
+    const cause = this.page.diagnosis.causes[i];
     return this.named(i)
-      ? this.page.titles[i] || this.page.categories[c!.category]!
-      : c
-        ? c.category.replace("-", " ")
+      ? this.page.titles[i] || this.page.categories[cause!.category]!
+      : cause
+        ? cause.category.replace("-", " ")
         : "none of the causes";
   }
   title(i: number): string {
     if (!this.named(i)) return this.name(i);
-    const c = this.page.diagnosis.causes[i]!;
+    const cause = this.page.diagnosis.causes[i]!;
     return (
-      (c.name && c.name !== c.category ? this.name(i) + ", " : "") +
-      this.page.categories[c.category] +
+      (cause.name && cause.name !== cause.category ? this.name(i) + ", " : "") +
+      this.page.categories[cause.category] +
       " (" +
-      c.role +
+      cause.role +
       ")"
     );
   }
@@ -99,19 +99,19 @@ export class Looks {
 }
 
 export function drawShape(
-  g: CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D,
+  ctx: CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D,
   shape: string,
   x: number,
   y: number,
-  r: number,
+  radius: number,
 ): void {
-  g.beginPath();
+  ctx.beginPath();
   const poly = (points: number[][]) => {
-    for (const [a, b] of points) g.lineTo(x + a! * r, y + b! * r);
-    g.closePath();
+    for (const [a, b] of points) ctx.lineTo(x + a! * radius, y + b! * radius);
+    ctx.closePath();
   };
-  if (shape === "circle" || shape === "ring") g.arc(x, y, r, 0, 7);
-  else if (shape === "square") g.rect(x - r * 0.88, y - r * 0.88, r * 1.76, r * 1.76);
+  if (shape === "circle" || shape === "ring") ctx.arc(x, y, radius, 0, 7);
+  else if (shape === "square") ctx.rect(x - radius * 0.88, y - radius * 0.88, radius * 1.76, radius * 1.76);
   else if (shape === "triangle")
     poly([
       [0, -1.15],
@@ -164,9 +164,9 @@ export function drawShape(
   else
     poly(
       Array.from({ length: 10 }, (_, k) => {
-        const a = (k * Math.PI) / 5 - Math.PI / 2,
-          q = k % 2 ? 0.55 : 1.25;
-        return [Math.cos(a) * q, Math.sin(a) * q];
+        const angle = (k * Math.PI) / 5 - Math.PI / 2,
+          reach = k % 2 ? 0.55 : 1.25;
+        return [Math.cos(angle) * reach, Math.sin(angle) * reach];
       }),
     );
 }

@@ -37,7 +37,7 @@ export interface MessageRow {
 }
 
 /** Times are ns from the start of the path. */
-export function build(bundle: Bundle, of: Timeline, reference: RowKey[], roles: Record<string, string>): Built {
+export function build(bundle: Bundle, timeline: Timeline, reference: RowKey[], roles: Record<string, string>): Built {
   const lanes: Lane[] = [],
     boxes: Box[] = [],
     moves: [number, number, number][] = [];
@@ -47,11 +47,11 @@ export function build(bundle: Bundle, of: Timeline, reference: RowKey[], roles: 
   let open: { name: string; box: Box }[] = [],
     at = 0,
     previous = -1;
-  for (let i = 0; i < of.spans.length; i += 4) {
-    const ns = of.spans[i]!,
-      cpu = of.spans[i + 1]!,
-      slot = bundle.slots[of.spans[i + 2]!]!,
-      begins = of.spans[i + 3] === 1;
+  for (let i = 0; i < timeline.spans.length; i += 4) {
+    const ns = timeline.spans[i]!,
+      cpu = timeline.spans[i + 1]!,
+      slot = bundle.slots[timeline.spans[i + 2]!]!,
+      begins = timeline.spans[i + 3] === 1;
     const laneKey = cpu + slot.role;
     let lane = laneOf.get(laneKey) ?? -1;
     if (lane < 0) {
@@ -106,7 +106,7 @@ export function build(bundle: Bundle, of: Timeline, reference: RowKey[], roles: 
     at = to;
   }
   colourParents(boxes);
-  const samples = of.samples.map(([when, stack]) => ({
+  const samples = timeline.samples.map(([when, stack]) => ({
     at: when,
     lane: spans.find((s) => when >= s.from && when < s.to)?.lane ?? 0,
     stack: bundle.stacks[stack]!.map((f) => bundle.frames[f]!),
@@ -149,10 +149,10 @@ function colourParents(boxes: Box[]): void {
     let gap = true;
     // Boxes are in order of start: those nested in this one follow it.
     for (let k = i + 1; k < boxes.length && boxes[k]!.from < parent.to; k++) {
-      const b = boxes[k]!;
-      if (b.lane !== parent.lane || b.level <= parent.level) continue;
-      causes.set(b.cause, (causes.get(b.cause) ?? 0) + b.own);
-      gap &&= b.own === 0 || b.gap;
+      const inner = boxes[k]!;
+      if (inner.lane !== parent.lane || inner.level <= parent.level) continue;
+      causes.set(inner.cause, (causes.get(inner.cause) ?? 0) + inner.own);
+      gap &&= inner.own === 0 || inner.gap;
     }
     const most = [...causes].sort((a, b) => b[1] - a[1])[0];
     parent.cause = most ? most[0] : null;

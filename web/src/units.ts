@@ -1,25 +1,25 @@
 // Times, counts and shares as text; prose that was written for a terminal.
 
 /** As the terminal: what is exactly between two texts is the even one, of which `toFixed` takes the larger. */
-export function fixed(v: number, digits: number): string {
-  if (Math.abs((v * 2 ** (digits + 1)) % 2) !== 1) return v.toFixed(digits);
+export function fixed(value: number, digits: number): string {
+  if (Math.abs((value * 2 ** (digits + 1)) % 2) !== 1) return value.toFixed(digits);
   const scale = 10 ** digits,
-    below = Math.floor(v * scale);
+    below = Math.floor(value * scale);
   return ((below % 2 ? below + 1 : below) / scale).toFixed(digits);
 }
-export function digits3(v: number): string {
-  return fixed(v, v < 9.995 ? 2 : v < 99.95 ? 1 : 0);
+export function digits3(value: number): string {
+  return fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
 }
 export function durationParts(ns: number): [string, string] {
-  const a = Math.abs(ns),
+  const size = Math.abs(ns),
     sign = ns < 0 ? "−" : "";
-  if (a < 999.5) return [sign + Math.round(a), "ns"];
+  if (size < 999.5) return [sign + Math.round(size), "ns"];
   for (const [unit, scale] of [
     ["µs", 1e3],
     ["ms", 1e6],
   ] as const)
-    if (a / scale < 999.5) return [sign + digits3(a / scale), unit];
-  return [sign + (a / 1e9 < 999.5 ? digits3(a / 1e9) : count(a / 1e9)), "s"];
+    if (size / scale < 999.5) return [sign + digits3(size / scale), unit];
+  return [sign + (size / 1e9 < 999.5 ? digits3(size / 1e9) : count(size / 1e9)), "s"];
 }
 export function duration(ns: number): string {
   return durationParts(ns).join(" ");
@@ -29,22 +29,22 @@ export function more(ns: number): string {
   return (ns > 0 ? "+" : "") + duration(ns);
 }
 const english = new Intl.NumberFormat("en-US");
-export function count(n: number): string {
-  return english.format(Math.round(n));
+export function count(value: number): string {
+  return english.format(Math.round(value));
 }
-export function plural(n: number, noun: string): string {
-  return count(n) + " " + noun + (n === 1 ? "" : "s");
+export function plural(value: number, noun: string): string {
+  return count(value) + " " + noun + (value === 1 ? "" : "s");
 }
-export function percent(f: number): string {
+export function percent(share: number): string {
   return (
-    fixed(f * 100, 1)
+    fixed(share * 100, 1)
       .replace(/^-0\.0$/, "0.0")
       .replace(/^(-?\d+)\.0$/, (t, n) => (Math.abs(+n) >= 100 ? n : t))
       .replace("-", "−") + " %"
   );
 }
-export function percentile(q: number): string {
-  return "p" + +(q * 100).toFixed(4);
+export function percentile(quantile: number): string {
+  return "p" + +(quantile * 100).toFixed(4);
 }
 /** µs for us, and no line break between a number and its unit. */
 export function prose(text: string): string {
@@ -55,10 +55,10 @@ export function prose(text: string): string {
 }
 /** As few digits as the value needs. */
 export function tick(ns: number): string {
-  const a = Math.abs(ns),
+  const size = Math.abs(ns),
     [unit, scale]: [string, number] =
-      a >= 1e9 ? ["s", 1e9] : a >= 1e6 ? ["ms", 1e6] : a >= 1e3 ? ["µs", 1e3] : ["ns", 1];
-  return (ns < 0 ? "−" : "") + +(a / scale).toPrecision(6) + " " + unit;
+      size >= 1e9 ? ["s", 1e9] : size >= 1e6 ? ["ms", 1e6] : size >= 1e3 ? ["µs", 1e3] : ["ns", 1];
+  return (ns < 0 ? "−" : "") + +(size / scale).toPrecision(6) + " " + unit;
 }
 /** A name that may be 10 kB long, short enough for a label. */
 export function short(text: string, most = 80): string {

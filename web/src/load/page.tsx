@@ -21,8 +21,8 @@ export function LoadPage({ store }: { store: LoadStore }) {
       <a
         class="skip"
         href="#ccdf"
-        onClick={(e) => {
-          e.preventDefault();
+        onClick={(event) => {
+          event.preventDefault();
           document.getElementById("ccdf-title")?.scrollIntoView();
         }}
       >
@@ -46,15 +46,15 @@ export function LoadPage({ store }: { store: LoadStore }) {
 
 function Details({ store }: { store: LoadStore }) {
   useChoice(store);
-  const of = store.data.results.length > 1 ? ", " + store.one.name : "";
+  const suffix = store.data.results.length > 1 ? ", " + store.shown.name : "";
   return (
     <>
-      <Latency r={store.one} of={of} />
+      <Latency result={store.shown} suffix={suffix} />
       <Distributions store={store} />
       <OverTime store={store} />
       <LoadOverTime store={store} />
-      <Checks r={store.one} of={of} />
-      <Client r={store.one} of={of} />
+      <Checks result={store.shown} suffix={suffix} />
+      <Client result={store.shown} suffix={suffix} />
     </>
   );
 }
@@ -62,10 +62,10 @@ function Details({ store }: { store: LoadStore }) {
 function Header({ store }: { store: LoadStore }) {
   const { results, sweep, headline } = store.data,
     first = results[0],
-    r = first?.report;
+    report = first?.report;
   const eyebrow = [
-    (r?.protocol ?? sweep?.protocol) + " at " + (r?.target ?? sweep?.target),
-    r ? new Date(r.began_s * 1000).toISOString().replace("T", " ").slice(0, 16) + " UTC" : "",
+    (report?.protocol ?? sweep?.protocol) + " at " + (report?.target ?? sweep?.target),
+    report ? new Date(report.began_s * 1000).toISOString().replace("T", " ").slice(0, 16) + " UTC" : "",
     sweep
       ? plural(sweep.points.length || (sweep.objective?.tries.length ?? 0), "rate")
       : results.length > 1
@@ -77,7 +77,7 @@ function Header({ store }: { store: LoadStore }) {
   const title = headline
     ? (/^p\d/.test(headline) ? headline : words(headline)) + "."
     : results.length > 1
-      ? words(latencyName(r!)) + " of " + plural(results.length, "measurement")
+      ? words(latencyName(report!)) + " of " + plural(results.length, "measurement")
       : (first?.headline ?? "");
   const single = results.length === 1 && !sweep && first;
   return (
@@ -86,35 +86,38 @@ function Header({ store }: { store: LoadStore }) {
         {eyebrow}
       </p>
       <h1 id="verdict">{prose(title)}</h1>
-      {single ? <Facts r={first} /> : null}
+      {single ? <Facts result={first} /> : null}
       <div id="alerts">{single ? notes(first).map((text) => <p class="note">{prose(text)}</p>) : null}</div>
     </header>
   );
 }
 
-function Facts({ r: { report: r, samples } }: { r: Result }) {
+function Facts({ result: { report, samples } }: { result: Result }) {
   const rate =
-    r.rate.asked === null
-      ? count(r.rate.sent) + "/s, closed loop"
-      : count(r.rate.sent) + "/s of " + count(r.rate.asked) + "/s asked";
-  const arrivals = typeof r.plan.arrivals === "string" ? r.plan.arrivals : JSON.stringify(r.plan.arrivals);
+    report.rate.asked === null
+      ? count(report.rate.sent) + "/s, closed loop"
+      : count(report.rate.sent) + "/s of " + count(report.rate.asked) + "/s asked";
+  const arrivals =
+    typeof report.plan.arrivals === "string" ? report.plan.arrivals : JSON.stringify(report.plan.arrivals);
   const facts: [string, string][] = [
     ["Load", rate],
     ["Arrivals", arrivals],
-    ["Connections", count(r.plan.connections)],
+    ["Connections", count(report.plan.connections)],
     ["Samples", count(samples)],
-    ["Requests", count(r.counts.sent ?? 0)],
+    ["Requests", count(report.counts.sent ?? 0)],
     [
       "Client",
-      r.client.cpu_ns_per_request === null ? "N/A" : duration(r.client.cpu_ns_per_request) + " of CPU a request",
+      report.client.cpu_ns_per_request === null
+        ? "N/A"
+        : duration(report.client.cpu_ns_per_request) + " of CPU a request",
     ],
   ];
   return (
     <dl class="facts" id="facts">
-      {facts.map(([k, v]) => (
+      {facts.map(([k, cell]) => (
         <div>
           <dt>{k}</dt>
-          <dd>{v}</dd>
+          <dd>{cell}</dd>
         </div>
       ))}
     </dl>
@@ -122,87 +125,95 @@ function Facts({ r: { report: r, samples } }: { r: Result }) {
 }
 
 /** What a reader should know besides the number. */
-function notes({ report: r }: Result): string[] {
-  const v = r.verdict,
+function notes({ report }: Result): string[] {
+  const verdict = report.verdict,
     out: string[] = [],
     level = (p: Known) => " at " + +(100 * p.level).toFixed(2) + " %";
-  if (v.verdict === "number") {
-    for (const p of v.percentiles)
-      if (p.how.method === "effective-sample-size")
+  if (verdict.verdict === "number") {
+    for (const percentile of verdict.percentiles)
+      if (percentile.how.method === "effective-sample-size")
         out.push(
           "Neighbouring samples depend on each other at every affordable sampling rate: the interval of " +
-            p.percentile +
+            percentile.percentile +
             " is that of " +
-            count(p.how.effective_n ?? 0) +
+            count(percentile.how.effective_n ?? 0) +
             " independent samples (effective sample size).",
         );
   } else {
-    for (const p of v.passed ?? [])
+    for (const percentile of verdict.passed ?? [])
       out.push(
         "What passed: the " +
-          p.percentile +
+          percentile.percentile +
           " " +
-          latencyName(r) +
+          latencyName(report) +
           " is " +
-          duration(p.value_ns) +
+          duration(percentile.value_ns) +
           ", between " +
-          between(p, " and ") +
-          level(p) +
+          between(percentile, " and ") +
+          level(percentile) +
           ".",
       );
-    for (const p of v.bounds ?? [])
+    for (const percentile of verdict.bounds ?? [])
       out.push(
         "What is known: the " +
-          p.percentile +
+          percentile.percentile +
           " " +
-          latencyName(r) +
+          latencyName(report) +
           " is between " +
-          between(p, " and ") +
-          level(p) +
+          between(percentile, " and ") +
+          level(percentile) +
           ", which is wider than asked.",
       );
-    if (v.no_bounds_because)
+    if (verdict.no_bounds_because)
       out.push(
-        "No bounds of " + (v.missing ?? []).map((m) => m.percentile).join(", ") + ": " + v.no_bounds_because + ".",
+        "No bounds of " +
+          (verdict.missing ?? []).map((m) => m.percentile).join(", ") +
+          ": " +
+          verdict.no_bounds_because +
+          ".",
       );
     out.push(
       "What would help: " +
-        v.hint +
+        verdict.hint +
         "." +
-        (v.bounds?.length ? "" : " The curves below are of the samples kept; they are no result."),
+        (verdict.bounds?.length ? "" : " The curves below are of the samples kept; they are no result."),
     );
   }
-  if (r.restarts.length)
+  if (report.restarts.length)
     out.push(
       "The measurement began anew " +
-        plural(r.restarts.length, "time") +
+        plural(report.restarts.length, "time") +
         ": " +
-        [...new Set(r.restarts)].join("; ") +
+        [...new Set(report.restarts)].join("; ") +
         ".",
     );
-  for (const c of r.complaints) out.push(words(c.text) + ".");
-  if (r.against)
+  for (const c of report.complaints) out.push(words(c.text) + ".");
+  if (report.against)
     out.push(
-      (r.against.worse ? "Worse than " : "Not worse than ") +
-        r.against.file +
+      (report.against.worse ? "Worse than " : "Not worse than ") +
+        report.against.file +
         ": " +
-        r.against.percentile +
+        report.against.percentile +
         " " +
-        duration(r.against.value_ns) +
+        duration(report.against.value_ns) +
         " against " +
-        duration(r.against.other_ns) +
+        duration(report.against.other_ns) +
         ", difference " +
-        duration(r.against.lower_ns) +
+        duration(report.against.lower_ns) +
         " to " +
-        duration(r.against.upper_ns) +
+        duration(report.against.upper_ns) +
         ".",
     );
-  if (r.objective)
+  if (report.objective)
     out.push(
       "The objective " +
-        objective(r.objective.objective) +
-        (r.objective.met ? " is met" : r.objective.confidence === null ? " is not shown to be met" : " is not met") +
-        (r.objective.confidence === null ? "." : ", confidence " + percent(r.objective.confidence) + "."),
+        objective(report.objective.objective) +
+        (report.objective.met
+          ? " is met"
+          : report.objective.confidence === null
+            ? " is not shown to be met"
+            : " is not met") +
+        (report.objective.confidence === null ? "." : ", confidence " + percent(report.objective.confidence) + "."),
     );
   return out;
 }
@@ -211,24 +222,25 @@ function notes({ report: r }: Result): string[] {
 function Results({ store }: { store: LoadStore }) {
   const choice = useChoice(store),
     { results } = store.data;
-  const cell = (r: Result) => {
-    const v = r.report.verdict,
-      known = v.verdict === "number" ? v.percentiles : [...(v.passed ?? []), ...(v.bounds ?? [])];
+  const cell = (result: Result) => {
+    const verdict = result.report.verdict,
+      percentiles =
+        verdict.verdict === "number" ? verdict.percentiles : [...(verdict.passed ?? []), ...(verdict.bounds ?? [])];
     return (
       <>
-        {v.verdict === "number" ? null : <small>{"N/A: " + prose(v.reason)}</small>}
-        {known.map((p) => (
+        {verdict.verdict === "number" ? null : <small>{"N/A: " + prose(verdict.reason)}</small>}
+        {percentiles.map((percentile) => (
           <div>
-            {p.percentile + " " + duration(p.value_ns)}
-            <small>{between(p)}</small>
+            {percentile.percentile + " " + duration(percentile.value_ns)}
+            <small>{between(percentile)}</small>
           </div>
         ))}
       </>
     );
   };
-  const median = (r: Report) => {
-    const e = (r.latency === "service" ? r.service_ns : r.response_ns).percentiles.p50;
-    return e ? duration(e.value) : "N/A";
+  const median = (report: Report) => {
+    const estimate = (report.latency === "service" ? report.service_ns : report.response_ns).percentiles.p50;
+    return estimate ? duration(estimate.value) : "N/A";
   };
   return (
     <Section
@@ -249,12 +261,12 @@ function Results({ store }: { store: LoadStore }) {
             ]}
           />
           <tbody>
-            {results.map((r, i) => (
+            {results.map((result, i) => (
               <tr class={i === choice.chosen ? "chosen" : ""}>
                 <td>
                   <input
                     type="checkbox"
-                    aria-label={"Draw " + r.name}
+                    aria-label={"Draw " + result.name}
                     checked={!choice.without.includes(i)}
                     onChange={() => store.toggle(i)}
                   />
@@ -267,24 +279,24 @@ function Results({ store }: { store: LoadStore }) {
                     onClick={() => store.set({ chosen: i })}
                   >
                     <span class="key" style={{ display: "inline-block", background: `var(--${colorOf(i)})` }} />{" "}
-                    <b>{r.name}</b>
+                    <b>{result.name}</b>
                   </button>
-                  {r.report.target === results[0]!.report.target ? null : (
-                    <small>{r.report.protocol + " at " + r.report.target}</small>
+                  {result.report.target === results[0]!.report.target ? null : (
+                    <small>{result.report.protocol + " at " + result.report.target}</small>
                   )}
                 </td>
-                <td class="num">{count(r.report.rate.sent) + "/s"}</td>
-                <td class="num">{median(r.report)}</td>
-                <td>{cell(r)}</td>
-                <td class="num">{count(r.samples)}</td>
+                <td class="num">{count(result.report.rate.sent) + "/s"}</td>
+                <td class="num">{median(result.report)}</td>
+                <td>{cell(result)}</td>
+                <td class="num">{count(result.samples)}</td>
               </tr>
             ))}
           </tbody>
         </table>
       </Scroll>
-      {notes(store.one).map((text) => (
+      {notes(store.shown).map((text) => (
         <p class="note">
-          {store.one.name + ": "}
+          {store.shown.name + ": "}
           {prose(text)}
         </p>
       ))}
@@ -292,38 +304,38 @@ function Results({ store }: { store: LoadStore }) {
   );
 }
 
-function Latency({ r: result, of }: { r: Result; of: string }) {
-  const r = result.report,
-    keys = names(r),
-    late = r.lateness_ns;
-  const row = (name: string, what: string, s: Summary) => (
+function Latency({ result, suffix }: { result: Result; suffix: string }) {
+  const report = result.report,
+    keys = names(report),
+    late = report.lateness_ns;
+  const row = (name: string, what: string, summary: Summary) => (
     <tr>
       <td class="what">
         {name}
         <small>{what}</small>
       </td>
       {keys.map((k) => {
-        const e = s.percentiles[k];
+        const estimate = summary.percentiles[k];
         return (
-          <td class="num" data-ns={e?.value}>
-            {e ? duration(e.value) : "N/A"}
-            {e ? <small>{duration(e.lower) + " to " + duration(e.upper)}</small> : null}
+          <td class="num" data-ns={estimate?.value}>
+            {estimate ? duration(estimate.value) : "N/A"}
+            {estimate ? <small>{duration(estimate.lower) + " to " + duration(estimate.upper)}</small> : null}
           </td>
         );
       })}
-      <td class="num">{s.max === null ? "N/A" : duration(s.max)}</td>
+      <td class="num">{summary.max === null ? "N/A" : duration(summary.max)}</td>
     </tr>
   );
   const lateness = (k: string) => {
-    const v = late.percentiles?.[k] ?? (late as unknown as Record<string, number | null | undefined>)[k];
-    return v === null || v === undefined ? "" : duration(v);
+    const late_ns = late.percentiles?.[k] ?? (late as unknown as Record<string, number | null | undefined>)[k];
+    return late_ns === null || late_ns === undefined ? "" : duration(late_ns);
   };
   return (
     <Section
       id="latency"
-      title={"Latency" + of}
+      title={"Latency" + suffix}
       lede={
-        r.verdict.verdict === "number" || result.has_samples
+        report.verdict.verdict === "number" || result.has_samples
           ? "With 95 % intervals. N/A: the sample cannot support it."
           : "The run supports no percentiles."
       }
@@ -332,8 +344,8 @@ function Latency({ r: result, of }: { r: Result; of: string }) {
         <table id="latency-table">
           <Head cells={[[""], ...keys.map((k): [string, boolean] => [k, true]), ["slowest", true]]} />
           <tbody>
-            {row("response time", "from due to answered", r.response_ns)}
-            {row("service time", "from sent to answered", r.service_ns)}
+            {row("response time", "from due to answered", report.response_ns)}
+            {row("service time", "from sent to answered", report.service_ns)}
             <tr>
               <td class="what">
                 client lateness<small>{"from due to sent, all " + count(late.n) + " requests"}</small>
@@ -350,28 +362,28 @@ function Latency({ r: result, of }: { r: Result; of: string }) {
   );
 }
 
-function Checks({ r: { report: r, evidence }, of }: { r: Result; of: string }) {
-  const rows: { passed: boolean; id: string; text: string }[] = r.checks.map((c, i) => ({
-    passed: c.passed,
-    id: c.id,
-    text: evidence[i] ?? c.test,
+function Checks({ result: { report, evidence }, suffix }: { result: Result; suffix: string }) {
+  const rows: { passed: boolean; id: string; text: string }[] = report.checks.map((check, i) => ({
+    passed: check.passed,
+    id: check.id,
+    text: evidence[i] ?? check.test,
   }));
-  const own = r.verdict.verdict === "number" ? null : r.verdict.failed;
-  if (own && !r.checks.some((c) => c.id === own.id && !c.passed))
+  const own = report.verdict.verdict === "number" ? null : report.verdict.failed;
+  if (own && !report.checks.some((c) => c.id === own.id && !c.passed))
     rows.push({ passed: own.passed, id: own.id, text: own.test });
   return (
-    <Section id="checks" title={"What was checked" + of}>
+    <Section id="checks" title={"What was checked" + suffix}>
       {rows.length ? (
         <Scroll label="Table of the checks">
           <table class="checks">
             <Head cells={[["Result"], ["Check"], ["Evidence"]]} />
             <tbody>
-              {rows.map((c) => (
+              {rows.map((check) => (
                 <tr>
-                  <td class={c.passed ? "ok" : "bad"}>{c.passed ? "held" : "not held"}</td>
-                  <td>{c.id.replace(/-/g, " ")}</td>
+                  <td class={check.passed ? "ok" : "bad"}>{check.passed ? "held" : "not held"}</td>
+                  <td>{check.id.replace(/-/g, " ")}</td>
                   <td>
-                    <small>{prose(c.text)}</small>
+                    <small>{prose(check.text)}</small>
                   </td>
                 </tr>
               ))}
@@ -381,58 +393,58 @@ function Checks({ r: { report: r, evidence }, of }: { r: Result; of: string }) {
       ) : (
         <p class="lede">The run ended before anything could be checked.</p>
       )}
-      {r.steps.length ? (
+      {report.steps.length ? (
         <>
           <h3>What the method did</h3>
-          <List rows={r.steps.map((s) => [s.at_s.toFixed(1) + " s", prose(s.what)])} />
+          <List rows={report.steps.map((s) => [s.at_s.toFixed(1) + " s", prose(s.what)])} />
         </>
       ) : null}
     </Section>
   );
 }
 
-function Client({ r: { report: r }, of }: { r: Result; of: string }) {
-  const c = r.client;
+function Client({ result: { report }, suffix }: { result: Result; suffix: string }) {
+  const client = report.client;
   return (
-    <Section id="client" title={"The client" + of}>
+    <Section id="client" title={"The client" + suffix}>
       <List
         rows={[
           [
             "Price",
-            c.cpu_ns_per_request === null
+            client.cpu_ns_per_request === null
               ? "N/A"
-              : duration(c.cpu_ns_per_request) + " of CPU a request, user and system, of the loading threads",
+              : duration(client.cpu_ns_per_request) + " of CPU a request, user and system, of the loading threads",
           ],
           [
             "Threads",
-            c.threads +
+            client.threads +
               "; the busiest used " +
-              percent(c.busiest_thread) +
+              percent(client.busiest_thread) +
               " of its core, the most starved waited " +
-              percent(c.starved_thread) +
+              percent(client.starved_thread) +
               " of the time for one",
           ],
           [
             "Time stamps",
-            percent(c.stamped) +
+            percent(client.stamped) +
               " of the receive times are the kernel's" +
-              (c.hardware > 0
-                ? " or the NIC's; of " + percent(c.hardware) + " of the samples both times are the NIC's"
+              (client.hardware > 0
+                ? " or the NIC's; of " + percent(client.hardware) + " of the samples both times are the NIC's"
                 : "") +
               "; clocks compared to " +
-              duration(c.clock_error_ns) +
-              (c.stamps ? "; " + c.stamps : "") +
-              (c.stamps_why ? ": " + c.stamps_why : "") +
-              (c.stamps_hint ? ": " + c.stamps_hint : ""),
+              duration(client.clock_error_ns) +
+              (client.stamps ? "; " + client.stamps : "") +
+              (client.stamps_why ? ": " + client.stamps_why : "") +
+              (client.stamps_hint ? ": " + client.stamps_hint : ""),
           ],
           [
             "Requests",
-            Object.entries(r.counts)
+            Object.entries(report.counts)
               .filter(([, v]) => v > 0)
               .map(([k, v]) => count(v) + " " + k)
               .join(", "),
           ],
-          ["Plan", <code>{JSON.stringify(r.plan)}</code>],
+          ["Plan", <code>{JSON.stringify(report.plan)}</code>],
         ]}
       />
     </Section>

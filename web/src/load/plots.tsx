@@ -20,11 +20,11 @@ export function Distributions({ store }: { store: LoadStore }) {
     { results } = store.data,
     drawn = store.drawn(),
     single = results.length === 1,
-    one = results[0]!;
+    only = results[0]!;
   const lines: Curve[] = single
     ? [
-        { name: "response time", color: "c1", width: 1.8, points: one.response, show: true },
-        { name: "service time", color: "c2", width: 1.8, points: one.service, show: true },
+        { name: "response time", color: "c1", width: 1.8, points: only.response, show: true },
+        { name: "service time", color: "c2", width: 1.8, points: only.service, show: true },
       ]
     : drawn.map((i) => ({
         name: results[i]!.name,
@@ -41,38 +41,38 @@ export function Distributions({ store }: { store: LoadStore }) {
       </Section>
     );
   const marked = single
-    ? [{ known: numbers(one.report), color: "ink" }]
+    ? [{ known: numbers(only.report), color: "ink" }]
     : drawn.map((i) => ({ known: numbers(results[i]!.report), color: colorOf(i) }));
-  const above = (u: uPlot) => {
-    for (const m of marked) intervals(u, m.known, ink(m.color), single);
+  const above = (plot: uPlot) => {
+    for (const m of marked) intervals(plot, m.known, ink(m.color), single);
   };
   const kept = drawn.filter((i) => !results[i]!.has_samples).map((i) => results[i]!.name);
   const lede =
     (single
-      ? plural(one.samples, "sample") +
-        (one.has_samples ? ", those that the verdict is about; " : ", all that were kept, no result; ") +
+      ? plural(only.samples, "sample") +
+        (only.has_samples ? ", those that the verdict is about; " : ", all that were kept, no result; ") +
         "the slowest hundred one by one. "
       : "The " +
-        latencyOf(one.report) +
+        latencyOf(only.report) +
         " of each measurement, the slowest hundred one by one. " +
         (kept.length ? "Of " + kept.join(", ") + " all samples that were kept, no result. " : "")) +
     "Bars are the intervals of the percentiles that were asked for. Press a name to leave its curve out.";
-  const of = drawn.join() + choice.chosen;
+  const shown = drawn.join() + choice.chosen;
   return (
     <Section id="ccdf" title="Distribution" lede={lede}>
       <div class="pair">
         <figure>
           <figcaption>Share of requests faster than…</figcaption>
-          <Curves of={of} lines={there} tail={false} label={"Cumulative distribution. " + one.headline} />
+          <Curves of={shown} lines={there} tail={false} label={"Cumulative distribution. " + only.headline} />
         </figure>
         <figure>
           <figcaption>Share of requests as slow or slower (the tail, log scale)</figcaption>
           <Curves
-            of={of}
+            of={shown}
             lines={there}
             tail
             extras={{ above }}
-            label={"Complementary distribution on two log axes. " + one.headline}
+            label={"Complementary distribution on two log axes. " + only.headline}
           />
         </figure>
       </div>
@@ -84,60 +84,58 @@ export function Distributions({ store }: { store: LoadStore }) {
  * The interval of each percentile as a bar at its share; with names where there is one measurement, those that would
  * collide left out.
  */
-function intervals(u: uPlot, known: Known[], color: string, named: boolean): void {
-  const g = u.ctx,
+function intervals(plot: uPlot, percentiles: Known[], color: string, named: boolean): void {
+  const ctx = plot.ctx,
     ratio = devicePixelRatio;
   let last = Infinity;
-  g.save();
-  for (const p of known.slice().sort((a, b) => a.quantile - b.quantile)) {
-    const y = u.valToPos(1 - p.quantile, "y", true),
-      [a, b, x] = [p.lower_ns, p.upper_ns, p.value_ns].map((v) => u.valToPos(Math.max(1, v), "x", true)) as [
-        number,
-        number,
-        number,
-      ];
-    if (y < u.bbox.top || y > u.bbox.top + u.bbox.height) continue;
-    g.strokeStyle = color;
-    g.lineWidth = 2 * ratio;
-    g.beginPath();
-    g.moveTo(a, y);
-    g.lineTo(b, y);
-    for (const end of [a, b]) {
-      g.moveTo(end, y - 4 * ratio);
-      g.lineTo(end, y + 4 * ratio);
+  ctx.save();
+  for (const percentile of percentiles.slice().sort((a, b) => a.quantile - b.quantile)) {
+    const y = plot.valToPos(1 - percentile.quantile, "y", true),
+      [lower, upper, x] = [percentile.lower_ns, percentile.upper_ns, percentile.value_ns].map((v) =>
+        plot.valToPos(Math.max(1, v), "x", true),
+      ) as [number, number, number];
+    if (y < plot.bbox.top || y > plot.bbox.top + plot.bbox.height) continue;
+    ctx.strokeStyle = color;
+    ctx.lineWidth = 2 * ratio;
+    ctx.beginPath();
+    ctx.moveTo(lower, y);
+    ctx.lineTo(upper, y);
+    for (const end of [lower, upper]) {
+      ctx.moveTo(end, y - 4 * ratio);
+      ctx.lineTo(end, y + 4 * ratio);
     }
-    g.stroke();
-    g.fillStyle = ink("bg");
-    g.lineWidth = 1.5 * ratio;
-    g.beginPath();
-    g.arc(x, y, 3.5 * ratio, 0, 7);
-    g.fill();
-    g.stroke();
+    ctx.stroke();
+    ctx.fillStyle = ink("bg");
+    ctx.lineWidth = 1.5 * ratio;
+    ctx.beginPath();
+    ctx.arc(x, y, 3.5 * ratio, 0, 7);
+    ctx.fill();
+    ctx.stroke();
     if (!named || Math.abs(y - last) < 15 * ratio) continue;
     last = y;
-    g.font = SMALL.replace("12", String(12 * ratio));
-    g.textBaseline = "middle";
-    const text = p.percentile + " " + duration(p.value_ns),
-      flip = b + 12 * ratio + g.measureText(text).width > u.bbox.left + u.bbox.width;
-    g.textAlign = flip ? "right" : "left";
-    g.lineWidth = 4 * ratio;
-    g.lineJoin = "round";
-    g.strokeStyle = ink("bg");
-    g.strokeText(text, flip ? a - 9 * ratio : b + 9 * ratio, y - 10 * ratio);
-    g.fillStyle = ink("ink");
-    g.fillText(text, flip ? a - 9 * ratio : b + 9 * ratio, y - 10 * ratio);
+    ctx.font = SMALL.replace("12", String(12 * ratio));
+    ctx.textBaseline = "middle";
+    const text = percentile.percentile + " " + duration(percentile.value_ns),
+      flip = upper + 12 * ratio + ctx.measureText(text).width > plot.bbox.left + plot.bbox.width;
+    ctx.textAlign = flip ? "right" : "left";
+    ctx.lineWidth = 4 * ratio;
+    ctx.lineJoin = "round";
+    ctx.strokeStyle = ink("bg");
+    ctx.strokeText(text, flip ? lower - 9 * ratio : upper + 9 * ratio, y - 10 * ratio);
+    ctx.fillStyle = ink("ink");
+    ctx.fillText(text, flip ? lower - 9 * ratio : upper + 9 * ratio, y - 10 * ratio);
   }
-  g.restore();
+  ctx.restore();
 }
 
 /** Instants with a gap wherever nothing was recorded for three of them, so that no line crosses it. */
-function gaps<T extends { at: number }>(of: T[]): (T | null)[] {
-  const steps = of
+function gaps<T extends { at: number }>(instants: T[]): (T | null)[] {
+  const steps = instants
       .slice(1)
-      .map((p, i) => p.at - of[i]!.at)
+      .map((p, i) => p.at - instants[i]!.at)
       .sort((a, b) => a - b),
     most = (steps[steps.length >> 1] ?? 1) * 3;
-  return of.flatMap((p, i) => (i && p.at - of[i - 1]!.at > most ? [null, p] : [p]));
+  return instants.flatMap((p, i) => (i && p.at - instants[i - 1]!.at > most ? [null, p] : [p]));
 }
 
 const together = (key: string): uPlot.Cursor => ({ sync: { key, scales: ["x", null] }, drag: { x: true, y: false } });
@@ -165,9 +163,9 @@ export function OverTime({ store }: { store: LoadStore }) {
   ) => {
     const xs: number[] = [],
       ys: (number | null)[] = [];
-    points.forEach((p, i) => {
-      xs.push(p ? p.at : ((points[i - 1]?.at ?? 0) + (points[i + 1]?.at ?? 0)) / 2);
-      ys.push(p ? ns(i) : null);
+    points.forEach((instant, i) => {
+      xs.push(instant ? instant.at : ((points[i - 1]?.at ?? 0) + (points[i + 1]?.at ?? 0)) / 2);
+      ys.push(instant ? ns(i) : null);
     });
     tables.push([xs, ys]);
     series.push({
@@ -181,27 +179,27 @@ export function OverTime({ store }: { store: LoadStore }) {
     });
   };
   if (single) {
-    const all = gaps(results[0]!.over_time),
+    const instants = gaps(results[0]!.over_time),
       kept = (ns: (p: Result["over_time"][0]) => number | null, dropped: boolean) => (i: number) => {
-        const p = all[i]!;
-        return p.dropped === dropped ? ns(p) : null;
+        const instant = instants[i]!;
+        return instant.dropped === dropped ? ns(instant) : null;
       };
     line(
       "median",
       "c1",
-      all,
+      instants,
       kept((p) => p.p50, false),
     );
     line(
       "p99",
       "c4",
-      all,
+      instants,
       kept((p) => p.p99, false),
     );
     line(
       "slowest",
       "c0",
-      all,
+      instants,
       kept((p) => p.max, false),
       true,
     );
@@ -209,21 +207,21 @@ export function OverTime({ store }: { store: LoadStore }) {
       line(
         "median, not in the result",
         "faint",
-        all,
+        instants,
         kept((p) => p.p50, true),
       );
       line(
         "slowest, not in the result",
         "faint",
-        all,
+        instants,
         kept((p) => p.max, true),
         true,
       );
     }
   } else
     for (const i of drawn) {
-      const all = gaps(results[i]!.over_time);
-      line(results[i]!.name + ": p99", colorOf(i), all, (k) => all[k]!.p99);
+      const instants = gaps(results[i]!.over_time);
+      line(results[i]!.name + ": p99", colorOf(i), instants, (k) => instants[k]!.p99);
     }
   const values = tables.flatMap((t) =>
     (t[1] as (number | null)[]).filter((v): v is number => v !== null && v !== undefined),
@@ -269,26 +267,26 @@ export function OverTime({ store }: { store: LoadStore }) {
 
 export function LoadOverTime({ store }: { store: LoadStore }) {
   const choice = useChoice(store),
-    r = store.one,
-    l = r.load;
-  if (!l.length) return null;
-  const open = l.some((p) => p.target > 0),
+    result = store.shown,
+    loads = result.load;
+  if (!loads.length) return null;
+  const open = loads.some((p) => p.target > 0),
     rate = (_: uPlot, v: number | null) => (v === null || v === undefined ? "–" : count(v) + "/s");
-  const lines: [string, string, (p: (typeof l)[0]) => number, number[]?][] = [
+  const lines: [string, string, (p: (typeof loads)[0]) => number, number[]?][] = [
     ["sent", "c1", (p) => p.sent],
     ["answered", "c2", (p) => p.answered],
     ...(open
       ? [
-          ["asked", "soft", (p: (typeof l)[0]) => p.target, [5, 4]] as [
+          ["asked", "soft", (p: (typeof loads)[0]) => p.target, [5, 4]] as [
             string,
             string,
-            (p: (typeof l)[0]) => number,
+            (p: (typeof loads)[0]) => number,
             number[],
           ],
         ]
       : []),
   ];
-  const top = l.reduce((a, p) => Math.max(a, p.target, p.sent, p.answered), 1) * 1.1;
+  const top = loads.reduce((a, p) => Math.max(a, p.target, p.sent, p.answered), 1) * 1.1;
   const make = (width: number): [uPlot.Options, uPlot.AlignedData] => [
     {
       width,
@@ -318,14 +316,16 @@ export function LoadOverTime({ store }: { store: LoadStore }) {
         ),
       ],
     },
-    [l.map((p) => p.at), ...lines.map(([, , ns]) => l.map(ns))],
+    [loads.map((p) => p.at), ...lines.map(([, , ns]) => loads.map(ns))],
   ];
   return (
     <Section
       id="load"
       title="Load over time"
       lede={
-        "Requests a second of all agents, each 100 ms" + (store.data.results.length > 1 ? ", of " + r.name : "") + "."
+        "Requests a second of all agents, each 100 ms" +
+        (store.data.results.length > 1 ? ", of " + result.name : "") +
+        "."
       }
     >
       <Lines of={choice.chosen} height={240} make={make} label="Load over time, requests a second." />
@@ -340,32 +340,32 @@ export function LoadOverTime({ store }: { store: LoadStore }) {
 export function AgainstRate({ store }: { store: LoadStore }) {
   const { sweep } = store.data;
   if (!sweep) return null;
-  const found = sweep.objective,
-    limit = found && parts(found.objective),
+  const highest = sweep.objective,
+    limit = highest && parts(highest.objective),
     lines = new Map<string, { rate: number; value: number; lower: number; upper: number }[]>(),
     missed: number[] = [];
-  for (const p of sweep.points) {
-    for (const k of numbers(p.report)) {
-      const at = lines.get(k.percentile) ?? [];
-      at.push({ rate: p.rate, value: k.value_ns, lower: k.lower_ns, upper: k.upper_ns });
-      lines.set(k.percentile, at);
+  for (const point of sweep.points) {
+    for (const percentile of numbers(point.report)) {
+      const at = lines.get(percentile.percentile) ?? [];
+      at.push({ rate: point.rate, value: percentile.value_ns, lower: percentile.lower_ns, upper: percentile.upper_ns });
+      lines.set(percentile.percentile, at);
     }
-    if (p.report.verdict.verdict !== "number") missed.push(p.rate);
+    if (point.report.verdict.verdict !== "number") missed.push(point.rate);
   }
-  for (const t of found?.tries ?? []) {
-    if (t.value_ns === null) {
-      missed.push(t.rate);
+  for (const attempt of highest?.tries ?? []) {
+    if (attempt.value_ns === null) {
+      missed.push(attempt.rate);
       continue;
     }
     const name = limit!.percentile,
       at = lines.get(name) ?? [];
-    at.push({ rate: t.rate, value: t.value_ns, lower: t.value_ns, upper: t.value_ns });
+    at.push({ rate: attempt.rate, value: attempt.value_ns, lower: attempt.value_ns, upper: attempt.value_ns });
     lines.set(name, at);
   }
-  const all = [...lines].map(([name, points]) => [name, points.sort((a, b) => a.rate - b.rate)] as const),
-    values = all.flatMap(([, points]) => points.flatMap((p) => [p.lower, p.upper]));
+  const curves = [...lines].map(([name, points]) => [name, points.sort((a, b) => a.rate - b.rate)] as const),
+    values = curves.flatMap(([, points]) => points.flatMap((p) => [p.lower, p.upper]));
   if (limit) values.push(limit.limit_ns);
-  const rates = [...all.flatMap(([, points]) => points.map((p) => p.rate)), ...missed];
+  const rates = [...curves.flatMap(([, points]) => points.map((p) => p.rate)), ...missed];
   if (!rates.length) return null;
   const from =
       Math.max(
@@ -377,68 +377,68 @@ export function AgainstRate({ store }: { store: LoadStore }) {
   const right = Math.max(...rates) * 1.06,
     left = Math.min(...rates) * 0.9;
   const rate = (_: uPlot, v: number | null) => (v === null || v === undefined ? "–" : count(v) + "/s");
-  const above = (u: uPlot) => {
-    const g = u.ctx,
+  const above = (plot: uPlot) => {
+    const ctx = plot.ctx,
       ratio = devicePixelRatio,
-      bottom = u.bbox.top + u.bbox.height;
-    g.save();
-    g.lineWidth = 1.6 * ratio;
-    all.forEach(([, points], k) => {
-      g.strokeStyle = ink(colorOf(k));
-      for (const p of points) {
-        const x = u.valToPos(p.rate, "x", true),
-          a = u.valToPos(p.lower, "y", true),
-          b = u.valToPos(p.upper, "y", true);
-        g.beginPath();
-        g.moveTo(x, a);
-        g.lineTo(x, b);
-        for (const end of [a, b]) {
-          g.moveTo(x - 4 * ratio, end);
-          g.lineTo(x + 4 * ratio, end);
+      bottom = plot.bbox.top + plot.bbox.height;
+    ctx.save();
+    ctx.lineWidth = 1.6 * ratio;
+    curves.forEach(([, points], k) => {
+      ctx.strokeStyle = ink(colorOf(k));
+      for (const point of points) {
+        const x = plot.valToPos(point.rate, "x", true),
+          lower = plot.valToPos(point.lower, "y", true),
+          upper = plot.valToPos(point.upper, "y", true);
+        ctx.beginPath();
+        ctx.moveTo(x, lower);
+        ctx.lineTo(x, upper);
+        for (const end of [lower, upper]) {
+          ctx.moveTo(x - 4 * ratio, end);
+          ctx.lineTo(x + 4 * ratio, end);
         }
-        g.stroke();
+        ctx.stroke();
       }
     });
-    g.strokeStyle = ink("c0");
-    for (const r of missed) {
-      const x = u.valToPos(r, "x", true),
+    ctx.strokeStyle = ink("c0");
+    for (const rate of missed) {
+      const x = plot.valToPos(rate, "x", true),
         y = bottom - 8 * ratio,
-        s = 4 * ratio;
-      g.beginPath();
-      g.moveTo(x - s, y - s);
-      g.lineTo(x + s, y + s);
-      g.moveTo(x - s, y + s);
-      g.lineTo(x + s, y - s);
-      g.stroke();
+        arm = 4 * ratio;
+      ctx.beginPath();
+      ctx.moveTo(x - arm, y - arm);
+      ctx.lineTo(x + arm, y + arm);
+      ctx.moveTo(x - arm, y + arm);
+      ctx.lineTo(x + arm, y - arm);
+      ctx.stroke();
     }
-    if (found && limit) {
-      const y = u.valToPos(limit.limit_ns, "y", true);
-      g.strokeStyle = ink("soft");
-      g.setLineDash([5 * ratio, 4 * ratio]);
-      g.beginPath();
-      g.moveTo(u.bbox.left, y);
-      g.lineTo(u.bbox.left + u.bbox.width, y);
-      g.stroke();
-      g.setLineDash([]);
-      g.font = SMALL.replace("12", String(12 * ratio));
-      g.fillStyle = ink("soft");
-      g.textAlign = "left";
-      g.textBaseline = "bottom";
-      g.fillText("objective: " + objective(found.objective), u.bbox.left + 6 * ratio, y - 3 * ratio);
+    if (highest && limit) {
+      const y = plot.valToPos(limit.limit_ns, "y", true);
+      ctx.strokeStyle = ink("soft");
+      ctx.setLineDash([5 * ratio, 4 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(plot.bbox.left, y);
+      ctx.lineTo(plot.bbox.left + plot.bbox.width, y);
+      ctx.stroke();
+      ctx.setLineDash([]);
+      ctx.font = SMALL.replace("12", String(12 * ratio));
+      ctx.fillStyle = ink("soft");
+      ctx.textAlign = "left";
+      ctx.textBaseline = "bottom";
+      ctx.fillText("objective: " + objective(highest.objective), plot.bbox.left + 6 * ratio, y - 3 * ratio);
     }
-    g.restore();
+    ctx.restore();
   };
-  const below = (u: uPlot) => {
-    if (!found?.threshold) return;
-    const g = u.ctx,
-      [a, b] = found.threshold.map((v) => u.valToPos(v, "x", true)) as [number, number];
-    g.save();
-    g.globalAlpha = 0.14;
-    g.fillStyle = ink("c2");
-    g.fillRect(a, u.bbox.top, Math.max(2, b - a), u.bbox.height);
-    g.restore();
+  const below = (plot: uPlot) => {
+    if (!highest?.threshold) return;
+    const ctx = plot.ctx,
+      [from, to] = highest.threshold.map((v) => plot.valToPos(v, "x", true)) as [number, number];
+    ctx.save();
+    ctx.globalAlpha = 0.14;
+    ctx.fillStyle = ink("c2");
+    ctx.fillRect(from, plot.bbox.top, Math.max(2, to - from), plot.bbox.height);
+    ctx.restore();
   };
-  const tables = all.map(([, points]): uPlot.AlignedData => {
+  const tables = curves.map(([, points]): uPlot.AlignedData => {
     const at = new Map(points.map((p) => [p.rate, p.value]));
     return [[...at.keys()], [...at.values()]];
   });
@@ -457,7 +457,7 @@ export function AgainstRate({ store }: { store: LoadStore }) {
       ],
       series: [
         { label: "rate", value: rate },
-        ...all.map(
+        ...curves.map(
           ([name], k): uPlot.Series => ({
             label: name,
             stroke: ink(colorOf(k)),
@@ -472,7 +472,7 @@ export function AgainstRate({ store }: { store: LoadStore }) {
     },
     tables.length ? uPlot.join(tables) : [missed],
   ];
-  const lede = found
+  const lede = highest
     ? "Each try of the search, with the objective as a dashed line; green: where the highest rate that meets it probably is. "
     : "The percentiles that were asked for at each rate, with their intervals. ";
   return (
@@ -497,6 +497,6 @@ const parts = (text: string) => {
   return { percentile, limit_ns: parseFloat(us) * 1000 };
 };
 export const objective = (text: string) => {
-  const of = parts(text);
-  return of.percentile + " < " + duration(of.limit_ns);
+  const limit = parts(text);
+  return limit.percentile + " < " + duration(limit.limit_ns);
 };

@@ -18,7 +18,7 @@ export class LoadStore {
       this.tell();
     });
   }
-  get one(): Result {
+  get shown(): Result {
     return this.data.results[this.choice.chosen]!;
   }
   set(patch: Partial<Choice>): void {
@@ -47,10 +47,10 @@ export class LoadStore {
   private tell(): void {
     for (const listener of this.listeners) listener();
   }
-  listen(f: () => void): () => void {
-    this.listeners.add(f);
+  listen(listener: () => void): () => void {
+    this.listeners.add(listener);
     return () => {
-      this.listeners.delete(f);
+      this.listeners.delete(listener);
     };
   }
   /** The first one; of a sweep the highest rate with a number. */
@@ -58,29 +58,30 @@ export class LoadStore {
     const { results, sweep } = this.data;
     if (!sweep) return 0;
     let best = 0;
-    results.forEach((r, i) => {
+    results.forEach((result, i) => {
       if (
-        r.report.verdict.verdict === "number" &&
-        (r.report.rate.asked ?? 0) >= (results[best]!.report.rate.asked ?? 0)
+        result.report.verdict.verdict === "number" &&
+        (result.report.rate.asked ?? 0) >= (results[best]!.report.rate.asked ?? 0)
       )
         best = i;
     });
     return best;
   }
   private read(): Choice {
-    const p = new URLSearchParams(location.hash.slice(1)),
-      n = this.data.results.length;
-    const place = (text: string | null) => (text && /^\d+$/.test(text) && +text >= 1 && +text <= n ? +text - 1 : -1);
-    const chosen = place(p.get("result")),
+    const params = new URLSearchParams(location.hash.slice(1)),
+      results = this.data.results.length;
+    const place = (text: string | null) =>
+      text && /^\d+$/.test(text) && +text >= 1 && +text <= results ? +text - 1 : -1;
+    const chosen = place(params.get("result")),
       without = [
         ...new Set(
-          (p.get("without") ?? "")
+          (params.get("without") ?? "")
             .split("-")
             .map(place)
             .filter((i) => i >= 0),
         ),
       ];
-    return { chosen: chosen >= 0 ? chosen : this.usual(), without: without.length < n ? without : [] };
+    return { chosen: chosen >= 0 ? chosen : this.usual(), without: without.length < results ? without : [] };
   }
 }
 

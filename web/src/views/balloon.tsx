@@ -26,15 +26,15 @@ class View {
     readonly width: number,
     readonly height: number,
   ) {
-    const d = store.data;
+    const data = store.data;
     const range = state.range;
-    this.low = Math.max(1, range ? range[0] : (d.sorted[0] ?? 1));
-    this.high = Math.max(range ? range[1] : (d.sorted[d.sorted.length - 1] ?? 2), this.low * 2);
-    const [a, b] = state.zoom ?? [0, Math.max(1, d.total - 1)],
+    this.low = Math.max(1, range ? range[0] : (data.sorted[0] ?? 1));
+    this.high = Math.max(range ? range[1] : (data.sorted[data.sorted.length - 1] ?? 2), this.low * 2);
+    const [first, last] = state.zoom ?? [0, Math.max(1, data.total - 1)],
       time = state.x === "time";
-    this.from = time ? d.arrival[Math.min(d.from(a), d.n - 1)]! : Math.min(a, d.total - 1);
+    this.from = time ? data.arrival[Math.min(data.from(first), data.n - 1)]! : Math.min(first, data.total - 1);
     this.to = Math.max(
-      time ? d.arrival[Math.max(0, Math.min(d.from(b + 1), d.n) - 1)]! : Math.min(b, d.total - 1),
+      time ? data.arrival[Math.max(0, Math.min(data.from(last + 1), data.n) - 1)]! : Math.min(last, data.total - 1),
       this.from + 1,
     );
   }
@@ -55,239 +55,254 @@ class View {
   }
   /** The first row at a place or right of it, by bisection. */
   row(px: number): number {
-    const v = this.value(px),
-      d = this.store.data;
-    if (this.state.x !== "time") return Math.min(d.n - 1, d.from(Math.round(v)));
+    const value = this.value(px),
+      data = this.store.data;
+    if (this.state.x !== "time") return Math.min(data.n - 1, data.from(Math.round(value)));
     let lo = 0,
-      hi = d.n - 1;
+      hi = data.n - 1;
     while (lo < hi) {
       const mid = (lo + hi) >> 1;
-      if (d.arrival[mid]! < v) lo = mid + 1;
+      if (data.arrival[mid]! < value) lo = mid + 1;
       else hi = mid;
     }
     return lo;
   }
   /** The id at a place, of a message that may have no row. */
   id(px: number): number {
-    const d = this.store.data;
+    const data = this.store.data;
     return this.state.x === "time"
-      ? d.id(this.row(px))
-      : Math.max(0, Math.min(d.total - 1, Math.round(this.value(px))));
+      ? data.id(this.row(px))
+      : Math.max(0, Math.min(data.total - 1, Math.round(this.value(px))));
   }
-  ratio(v: number): number {
+  ratio(ns: number): number {
     return this.state.y === "log"
-      ? Math.log(Math.max(v, 1) / (this.low * 0.8)) / Math.log((this.high * 1.25) / (this.low * 0.8))
-      : v / (this.high * 1.08);
+      ? Math.log(Math.max(ns, 1) / (this.low * 0.8)) / Math.log((this.high * 1.25) / (this.low * 0.8))
+      : ns / (this.high * 1.08);
   }
-  y(v: number): number {
-    return PAD.top + (1 - this.ratio(v)) * this.plotHeight;
+  y(ns: number): number {
+    return PAD.top + (1 - this.ratio(ns)) * this.plotHeight;
   }
 }
 
 export function Balloon({ store }: { store: Store }) {
   const state = useStore(store),
-    d = store.data,
-    page = d.page,
+    data = store.data,
+    page = data.page,
     looks = store.looks;
   const over = useRef(-1),
-    plot = useRef<Plot | null>(null),
+    plotRef = useRef<Plot | null>(null),
     top = useRef<HTMLCanvasElement | null>(null);
-  const logs = useRef<{ version: number; of: Float32Array } | null>(null),
+  const logs = useRef<{ version: number; lnNs: Float32Array } | null>(null),
     drag = useRef<{ from: number; now: number; zoom: [number, number]; pan: boolean } | null>(null);
   useEffect(() => hideTip, []);
-  if (d.slowest < 0)
+  if (data.slowest < 0)
     return (
       <Section id="balloon" title="Every message" lede="No message is complete.">
         {null}
       </Section>
     );
-  if (logs.current?.version !== d.version) {
-    logs.current = { version: d.version, of: new Float32Array(d.n) };
-    for (let i = 0; i < d.n; i++) logs.current.of[i] = Math.log(Math.max(1, d.latency[i]!));
+  if (logs.current?.version !== data.version) {
+    logs.current = { version: data.version, lnNs: new Float32Array(data.n) };
+    for (let i = 0; i < data.n; i++) logs.current.lnNs[i] = Math.log(Math.max(1, data.latency[i]!));
   }
   const many = new Map<number, number>();
-  for (const i of d.focus) if (store.matches(i)) many.set(d.cause[i]!, (many.get(d.cause[i]!) ?? 0) + 1);
+  for (const i of data.focus) if (store.matches(i)) many.set(data.cause[i]!, (many.get(data.cause[i]!) ?? 0) + 1);
   const total = [...many.values()].reduce((a, b) => a + b, 0);
-  const radius = d.focus.length > 1500 ? 3.6 : d.focus.length > 400 ? 4.4 : 5.4;
+  const radius = data.focus.length > 1500 ? 3.6 : data.focus.length > 400 ? 4.4 : 5.4;
   const view = (p: Plot) => new View(store, store.state, p.width, p.height);
 
-  const draw = (g: CanvasRenderingContext2D, p: Plot) => {
-    const v = view(p),
-      right = p.width - PAD.right,
-      bottom = p.height - PAD.bottom;
+  const draw = (ctx: CanvasRenderingContext2D, plot: Plot) => {
+    const scales = view(plot),
+      right = plot.width - PAD.right,
+      bottom = plot.height - PAD.bottom;
     // First, for the pixels of the points are put there as they are; the lines of the axes go below them.
-    points(g, v, logs.current!.of, store);
-    g.strokeStyle = ink("line");
-    g.fillStyle = ink("soft");
-    g.lineWidth = 1;
-    g.textAlign = "right";
-    g.textBaseline = "middle";
-    g.globalCompositeOperation = "destination-over";
+    points(ctx, scales, logs.current!.lnNs, store);
+    ctx.strokeStyle = ink("line");
+    ctx.fillStyle = ink("soft");
+    ctx.lineWidth = 1;
+    ctx.textAlign = "right";
+    ctx.textBaseline = "middle";
+    ctx.globalCompositeOperation = "destination-over";
     const ticks =
       state.y === "log"
-        ? logTicks(v.low * 0.8, v.high * 1.25, (bottom - PAD.top) / 34)
-        : linearTicks(0, v.high * 1.08, (bottom - PAD.top) / 60);
-    for (const t of ticks) {
-      line(g, PAD.left, crisp(v.y(t)), right, crisp(v.y(t)));
-      g.fillText(t ? tick(t) : "0", PAD.left - 8, v.y(t));
+        ? logTicks(scales.low * 0.8, scales.high * 1.25, (bottom - PAD.top) / 34)
+        : linearTicks(0, scales.high * 1.08, (bottom - PAD.top) / 60);
+    for (const value of ticks) {
+      line(ctx, PAD.left, crisp(scales.y(value)), right, crisp(scales.y(value)));
+      ctx.fillText(value ? tick(value) : "0", PAD.left - 8, scales.y(value));
     }
-    g.textAlign = "center";
-    g.textBaseline = "top";
-    g.globalCompositeOperation = "source-over";
+    ctx.textAlign = "center";
+    ctx.textBaseline = "top";
+    ctx.globalCompositeOperation = "source-over";
     const about = (right - PAD.left) / 110;
-    for (const t of linearTicks(v.from, v.to, about)) {
-      const x = PAD.left + 6 + ((t - v.from) / (v.to - v.from)) * v.plotWidth;
-      if (state.x === "time" || t === Math.round(t))
-        g.fillText(state.x === "time" ? (t ? tick(t) : "0") : count(t), x, bottom + 7);
+    for (const value of linearTicks(scales.from, scales.to, about)) {
+      const x = PAD.left + 6 + ((value - scales.from) / (scales.to - scales.from)) * scales.plotWidth;
+      if (state.x === "time" || value === Math.round(value))
+        ctx.fillText(state.x === "time" ? (value ? tick(value) : "0") : count(value), x, bottom + 7);
     }
-    g.fillText(
+    ctx.fillText(
       state.x === "time" ? "since the recording began" : "message, in order of arrival",
       (PAD.left + right) / 2,
       bottom + 24,
     );
     // Percentile lines, so that the eye sees where the focus begins; labels that would collide are left out.
-    g.textAlign = "left";
-    g.textBaseline = "middle";
+    ctx.textAlign = "left";
+    ctx.textBaseline = "middle";
     let lastY = Infinity;
     for (const key of ["p50", "p99", "p99.9"]) {
       const ns = page.diagnosis.latency_ns[key];
-      if (ns === undefined || ns < v.low * 0.8 || ns > v.high * 1.25) continue;
-      g.setLineDash([5, 4]);
-      g.strokeStyle = ink("soft");
-      g.lineWidth = 1;
-      line(g, PAD.left, crisp(v.y(ns)), right, crisp(v.y(ns)));
-      g.setLineDash([]);
-      if (lastY - v.y(ns) > 14) {
-        g.fillStyle = ink("soft");
-        g.fillText(key + " " + duration(ns), right + 6, v.y(ns));
-        lastY = v.y(ns);
+      if (ns === undefined || ns < scales.low * 0.8 || ns > scales.high * 1.25) continue;
+      ctx.setLineDash([5, 4]);
+      ctx.strokeStyle = ink("soft");
+      ctx.lineWidth = 1;
+      line(ctx, PAD.left, crisp(scales.y(ns)), right, crisp(scales.y(ns)));
+      ctx.setLineDash([]);
+      if (lastY - scales.y(ns) > 14) {
+        ctx.fillStyle = ink("soft");
+        ctx.fillText(key + " " + duration(ns), right + 6, scales.y(ns));
+        lastY = scales.y(ns);
       }
     }
-    balloons(g, v, store, many, radius);
-    slowestLabel(g, v, right);
-    overlay(p);
+    balloons(ctx, scales, store, many, radius);
+    slowestLabel(ctx, scales, right);
+    overlay(plot);
   };
-  const slowestLabel = (g: CanvasRenderingContext2D, v: View, right: number) => {
+  const slowestLabel = (ctx: CanvasRenderingContext2D, scales: View, right: number) => {
     // The slowest of all is named and drawn in any case, also where it is not in focus.
-    let slowest = store.matches(d.slowest) ? d.slowest : -1;
+    let slowest = store.matches(data.slowest) ? data.slowest : -1;
     if (slowest >= 0 && !store.inFocus(slowest)) {
-      g.fillStyle = ink("ink");
-      g.beginPath();
-      g.arc(v.x(slowest), v.y(d.latency[slowest]!), 3, 0, 7);
-      g.fill();
+      ctx.fillStyle = ink("ink");
+      ctx.beginPath();
+      ctx.arc(scales.x(slowest), scales.y(data.latency[slowest]!), 3, 0, 7);
+      ctx.fill();
     }
     if (slowest < 0)
-      for (const i of d.focus)
-        if (store.matches(i) && (slowest < 0 || d.latency[i]! > d.latency[slowest]!)) slowest = i;
+      for (const i of data.focus)
+        if (store.matches(i) && (slowest < 0 || data.latency[i]! > data.latency[slowest]!)) slowest = i;
     if (slowest < 0) return;
-    const x = v.x(slowest),
-      y = v.y(d.latency[slowest]!),
-      text = "slowest: message " + count(d.id(slowest)) + ", " + duration(d.latency[slowest]!);
+    const x = scales.x(slowest),
+      y = scales.y(data.latency[slowest]!),
+      text = "slowest: message " + count(data.id(slowest)) + ", " + duration(data.latency[slowest]!);
     // Beside the balloon, and never out of the picture.
-    const width = g.measureText(text).width,
+    const width = ctx.measureText(text).width,
       at = x + 14 + width > right ? x - 11 - width : x + 11;
-    g.textAlign = "left";
-    g.textBaseline = "middle";
+    ctx.textAlign = "left";
+    ctx.textBaseline = "middle";
     // The ticks of the axis are to its left, where it is drawn only when it is wider than the plot.
     const left = width <= right - PAD.left - 2 ? PAD.left + 2 : 4;
-    halo(g, text, Math.max(left, Math.min(left === 4 ? v.width - width - 4 : right - width, at)), Math.max(9, y - 9));
+    halo(
+      ctx,
+      text,
+      Math.max(left, Math.min(left === 4 ? scales.width - width - 4 : right - width, at)),
+      Math.max(9, y - 9),
+    );
   };
-  const ring = (g: CanvasRenderingContext2D, v: View) => {
+  const ring = (ctx: CanvasRenderingContext2D, scales: View) => {
     for (const [id, width] of [
       [store.state.message ?? -1, 2.5],
       [over.current, 1.5],
     ] as const) {
-      const row = d.row(id);
-      if (row < 0 || Number.isNaN(d.latency[row])) continue;
-      const x = v.x(row);
-      if (x < PAD.left - 1 || x > v.width - PAD.right + 1) continue;
-      g.strokeStyle = ink("ink");
-      g.lineWidth = width;
-      g.beginPath();
-      g.arc(x, v.y(d.latency[row]!), radius + 5, 0, 7);
-      g.stroke();
+      const row = data.row(id);
+      if (row < 0 || Number.isNaN(data.latency[row])) continue;
+      const x = scales.x(row);
+      if (x < PAD.left - 1 || x > scales.width - PAD.right + 1) continue;
+      ctx.strokeStyle = ink("ink");
+      ctx.lineWidth = width;
+      ctx.beginPath();
+      ctx.arc(x, scales.y(data.latency[row]!), radius + 5, 0, 7);
+      ctx.stroke();
     }
-    const t = drag.current;
-    if (t && !t.pan && Math.abs(t.now - t.from) > 3) {
-      g.globalAlpha = 0.18;
-      g.fillStyle = ink("focus");
-      g.fillRect(Math.min(t.from, t.now), PAD.top, Math.abs(t.now - t.from), v.plotHeight);
-      g.globalAlpha = 1;
+    const dragged = drag.current;
+    if (dragged && !dragged.pan && Math.abs(dragged.now - dragged.from) > 3) {
+      ctx.globalAlpha = 0.18;
+      ctx.fillStyle = ink("focus");
+      ctx.fillRect(
+        Math.min(dragged.from, dragged.now),
+        PAD.top,
+        Math.abs(dragged.now - dragged.from),
+        scales.plotHeight,
+      );
+      ctx.globalAlpha = 1;
     }
   };
   /**
    * Rings and what is being dragged over: on a canvas of their own, so that the pointer moves over all points without
    * drawing them again.
    */
-  const overlay = (p: Plot | null = plot.current) => {
-    if (!p) return;
+  const overlay = (plot: Plot | null = plotRef.current) => {
+    if (!plot) return;
     let over = top.current;
     if (!over) {
       over = top.current = document.createElement("canvas");
       over.className = "over";
       over.setAttribute("aria-hidden", "true");
-      p.canvas.after(over);
+      plot.canvas.after(over);
     }
-    if (over.width !== p.canvas.width) over.width = p.canvas.width;
-    if (over.height !== p.canvas.height) over.height = p.canvas.height;
-    over.style.height = p.height + "px";
-    const g = over.getContext("2d")!,
+    if (over.width !== plot.canvas.width) over.width = plot.canvas.width;
+    if (over.height !== plot.canvas.height) over.height = plot.canvas.height;
+    over.style.height = plot.height + "px";
+    const ctx = over.getContext("2d")!,
       ratio = window.devicePixelRatio || 1;
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, p.width, p.height);
-    ring(g, view(p));
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+    ctx.clearRect(0, 0, plot.width, plot.height);
+    ring(ctx, view(plot));
   };
   const tipOf = (id: number, cx: number, cy: number, tell = false) => {
-    const [title, rows] = about(store, d.row(id));
+    const [title, rows] = about(store, data.row(id));
     showTip(cx, cy, title, rows);
     if (tell) say(title + ", " + rows.join(", "));
   };
   /** The id of what is under the pointer: a balloon within reach, else the nearest point. */
   const under = (px: number, py: number): number => {
-    const v = view(plot.current!);
+    const scales = view(plotRef.current!);
     let best = -1,
       least = 14 ** 2;
     const near = (i: number) => {
-      const q = (v.x(i) - px) ** 2 + (v.y(d.latency[i]!) - py) ** 2;
-      if (q < least) {
-        least = q;
+      const distance = (scales.x(i) - px) ** 2 + (scales.y(data.latency[i]!) - py) ** 2;
+      if (distance < least) {
+        least = distance;
         best = i;
       }
     };
-    for (const i of d.focus) if (store.chosen(i)) near(i);
-    if (best >= 0) return d.id(best);
+    for (const i of data.focus) if (store.chosen(i)) near(i);
+    if (best >= 0) return data.id(best);
     least = 9 ** 2;
-    for (let i = v.row(px - 10); i <= v.row(px + 10); i++) if (store.matches(i)) near(i);
-    return d.id(best);
+    for (let i = scales.row(px - 10); i <= scales.row(px + 10); i++) if (store.matches(i)) near(i);
+    return data.id(best);
   };
-  const zoomTo = (a: number, b: number) => {
-    const span = Math.max(20, Math.min(d.total - 1, b - a)),
-      from = Math.round(Math.max(0, Math.min(d.total - 1 - span, a)));
-    store.set({ zoom: span >= d.total - 1 ? null : [from, Math.round(from + span)] });
+  const zoomTo = (first: number, last: number) => {
+    const span = Math.max(20, Math.min(data.total - 1, last - first)),
+      from = Math.round(Math.max(0, Math.min(data.total - 1 - span, first)));
+    store.set({ zoom: span >= data.total - 1 ? null : [from, Math.round(from + span)] });
   };
-  const setup = (p: Plot) => {
-    plot.current = p;
-    const c = p.canvas,
-      local = (e: MouseEvent) => {
-        const box = c.getBoundingClientRect();
-        return [e.clientX - box.left, e.clientY - box.top] as const;
+  const setup = (plot: Plot) => {
+    plotRef.current = plot;
+    const canvas = plot.canvas,
+      local = (event: MouseEvent) => {
+        const box = canvas.getBoundingClientRect();
+        return [event.clientX - box.left, event.clientY - box.top] as const;
       };
-    c.addEventListener("pointerdown", (e) => {
-      if (e.button !== 0) return;
-      const [x] = local(e),
-        v = view(p);
-      drag.current = { from: x, now: x, zoom: [v.id(PAD.left + 6), v.id(p.width - PAD.right - 6)], pan: e.shiftKey };
-      c.setPointerCapture(e.pointerId);
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      const [x] = local(event),
+        scales = view(plot);
+      drag.current = {
+        from: x,
+        now: x,
+        zoom: [scales.id(PAD.left + 6), scales.id(plot.width - PAD.right - 6)],
+        pan: event.shiftKey,
+      };
+      canvas.setPointerCapture(event.pointerId);
     });
-    c.addEventListener("pointermove", (e) => {
-      const [x, y] = local(e),
-        t = drag.current;
-      if (t) {
-        t.now = x;
+    canvas.addEventListener("pointermove", (event) => {
+      const [x, y] = local(event),
+        dragged = drag.current;
+      if (dragged) {
+        dragged.now = x;
         hideTip();
-        if (t.pan) {
-          const by = ((t.from - x) / view(p).plotWidth) * (t.zoom[1] - t.zoom[0]);
-          zoomTo(t.zoom[0] + by, t.zoom[1] + by);
+        if (dragged.pan) {
+          const by = ((dragged.from - x) / view(plot).plotWidth) * (dragged.zoom[1] - dragged.zoom[0]);
+          zoomTo(dragged.zoom[0] + by, dragged.zoom[1] + by);
         } else overlay();
         return;
       }
@@ -296,18 +311,18 @@ export function Balloon({ store }: { store: Store }) {
         over.current = id;
         overlay();
       }
-      c.style.cursor = id >= 0 ? "pointer" : "crosshair";
+      canvas.style.cursor = id >= 0 ? "pointer" : "crosshair";
       if (id < 0) hideTip();
-      else tipOf(id, e.clientX, e.clientY);
+      else tipOf(id, event.clientX, event.clientY);
     });
-    c.addEventListener("pointerup", (e) => {
-      const t = drag.current,
-        [x, y] = local(e),
-        v = view(p);
+    canvas.addEventListener("pointerup", (event) => {
+      const dragged = drag.current,
+        [x, y] = local(event),
+        scales = view(plot);
       drag.current = null;
-      if (!t || (t.pan && Math.abs(x - t.from) > 3)) return;
-      if (Math.abs(x - t.from) > 5) {
-        zoomTo(v.id(Math.min(t.from, x)), v.id(Math.max(t.from, x)));
+      if (!dragged || (dragged.pan && Math.abs(x - dragged.from) > 3)) return;
+      if (Math.abs(x - dragged.from) > 5) {
+        zoomTo(scales.id(Math.min(dragged.from, x)), scales.id(Math.max(dragged.from, x)));
         return;
       }
       const id = under(x, y);
@@ -322,80 +337,80 @@ export function Balloon({ store }: { store: Store }) {
       hideTip();
       overlay();
     };
-    c.addEventListener("pointerleave", leave);
-    c.addEventListener("pointercancel", () => {
+    canvas.addEventListener("pointerleave", leave);
+    canvas.addEventListener("pointercancel", () => {
       drag.current = null;
       overlay();
     });
-    c.addEventListener("blur", leave);
-    c.addEventListener("dblclick", () => store.set({ zoom: null, range: null }));
+    canvas.addEventListener("blur", leave);
+    canvas.addEventListener("dblclick", () => store.set({ zoom: null, range: null }));
     // The wheel belongs to the page until the plot was clicked (or Ctrl is held).
-    c.addEventListener(
+    canvas.addEventListener(
       "wheel",
-      (e) => {
-        if (document.activeElement !== c && !e.ctrlKey) return;
-        e.preventDefault();
-        const v = view(p),
-          [a, b] = store.state.zoom ?? [0, d.total - 1];
-        if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
-          const by = (e.deltaX || e.deltaY) * 0.001 * (b - a);
-          zoomTo(a + by, b + by);
+      (event) => {
+        if (document.activeElement !== canvas && !event.ctrlKey) return;
+        event.preventDefault();
+        const scales = view(plot),
+          [first, last] = store.state.zoom ?? [0, data.total - 1];
+        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+          const by = (event.deltaX || event.deltaY) * 0.001 * (last - first);
+          zoomTo(first + by, last + by);
           return;
         }
-        const at = v.id(local(e)[0]),
-          f = Math.exp(e.deltaY * 0.0016);
-        zoomTo(at - (at - a) * f, at + (b - at) * f);
+        const at = scales.id(local(event)[0]),
+          factor = Math.exp(event.deltaY * 0.0016);
+        zoomTo(at - (at - first) * factor, at + (last - at) * factor);
       },
       { passive: false },
     );
-    c.addEventListener("keydown", (e) => key(e, p));
+    canvas.addEventListener("keydown", (e) => key(e, plot));
   };
-  const key = (e: KeyboardEvent, p: Plot) => {
-    const [a, b] = store.state.zoom ?? [0, d.total - 1],
-      span = b - a,
-      middle = a + span / 2;
-    const visible = Array.from(d.focus as Uint32Array).filter((i) => store.chosen(i)),
-      byLatency = () => visible.slice().sort((i, j) => d.latency[i]! - d.latency[j]! || i - j);
+  const key = (event: KeyboardEvent, plot: Plot) => {
+    const [first, last] = store.state.zoom ?? [0, data.total - 1],
+      span = last - first,
+      middle = first + span / 2;
+    const visible = Array.from(data.focus as Uint32Array).filter((i) => store.chosen(i)),
+      byLatency = () => visible.slice().sort((i, j) => data.latency[i]! - data.latency[j]! || i - j);
     const step = (list: number[], by: number) => {
       if (!list.length) return;
-      const at = list.indexOf(d.row(over.current)),
-        slowest = list.reduce((i, j) => (d.latency[j]! > d.latency[i]! ? j : i));
+      const at = list.indexOf(data.row(over.current)),
+        slowest = list.reduce((i, j) => (data.latency[j]! > data.latency[i]! ? j : i));
       const row = at < 0 ? slowest : list[Math.max(0, Math.min(list.length - 1, at + by))]!;
-      over.current = d.id(row);
+      over.current = data.id(row);
       overlay();
-      const v = view(p),
-        box = p.canvas.getBoundingClientRect();
-      tipOf(over.current, box.left + v.x(row), box.top + v.y(d.latency[row]!), true);
+      const scales = view(plot),
+        box = plot.canvas.getBoundingClientRect();
+      tipOf(over.current, box.left + scales.x(row), box.top + scales.y(data.latency[row]!), true);
     };
-    if (e.key === "ArrowRight") e.shiftKey ? zoomTo(a + span / 6, b + span / 6) : step(visible, 1);
-    else if (e.key === "ArrowLeft") e.shiftKey ? zoomTo(a - span / 6, b - span / 6) : step(visible, -1);
-    else if (e.key === "ArrowUp") step(byLatency(), 1);
-    else if (e.key === "ArrowDown") step(byLatency(), -1);
-    else if (e.key === "Home") {
+    if (event.key === "ArrowRight") event.shiftKey ? zoomTo(first + span / 6, last + span / 6) : step(visible, 1);
+    else if (event.key === "ArrowLeft") event.shiftKey ? zoomTo(first - span / 6, last - span / 6) : step(visible, -1);
+    else if (event.key === "ArrowUp") step(byLatency(), 1);
+    else if (event.key === "ArrowDown") step(byLatency(), -1);
+    else if (event.key === "Home") {
       over.current = -1;
       step(visible, 0);
-    } else if (e.key === "Enter" && over.current >= 0) open(store, over.current);
-    else if (e.key === "+" || e.key === "=") zoomTo(middle - span / 3.2, middle + span / 3.2);
-    else if (e.key === "-") zoomTo(middle - span * 0.8, middle + span * 0.8);
-    else if (e.key === "0" || e.key === "Escape") {
+    } else if (event.key === "Enter" && over.current >= 0) open(store, over.current);
+    else if (event.key === "+" || event.key === "=") zoomTo(middle - span / 3.2, middle + span / 3.2);
+    else if (event.key === "-") zoomTo(middle - span * 0.8, middle + span * 0.8);
+    else if (event.key === "0" || event.key === "Escape") {
       over.current = -1;
       hideTip();
       store.set({ zoom: null });
     } else return;
-    e.preventDefault();
+    event.preventDefault();
   };
   const keys = [...many.keys()].sort((a, b) => many.get(b)! - many.get(a)! || a - b);
   const lede =
-    (d.sampled
+    (data.sampled
       ? sampled(store)
       : "One point a message, " +
-        count(d.complete) +
+        count(data.complete) +
         " in " +
         (state.x === "time" ? "time" : "order of arrival") +
         "; none is left out. ") +
-    plural(d.focus.length, "message") +
+    plural(data.focus.length, "message") +
     " in focus" +
-    (d.focus.length === 1 ? " is a balloon" : " are balloons") +
+    (data.focus.length === 1 ? " is a balloon" : " are balloons") +
     " of the cause that " +
     (page.messages.against_reference
       ? "added the most time to it over the reference mean."
@@ -451,7 +466,7 @@ export function Balloon({ store }: { store: Store }) {
               {store.narrowed() ? "in focus, chosen " : "in focus "}
               <span class="n">{count(total)}</span>
               {", all "}
-              <span class="n">{count(d.complete)}</span>
+              <span class="n">{count(data.complete)}</span>
             </span>
           </span>
         </li>
@@ -460,11 +475,11 @@ export function Balloon({ store }: { store: Store }) {
         height={(w) => Math.max(320, Math.min(470, w * 0.38))}
         label={
           "Balloon plot of " +
-          count(d.complete) +
+          count(data.complete) +
           " messages; slowest is message " +
-          count(d.id(d.slowest)) +
+          count(data.id(data.slowest)) +
           " with " +
-          duration(d.latency[d.slowest]!) +
+          duration(data.latency[data.slowest]!) +
           ". Use the arrow keys to step through the messages in focus, Enter to open one, plus and minus to zoom."
         }
         draw={draw}
@@ -481,11 +496,11 @@ export function Balloon({ store }: { store: Store }) {
 
 /** Where not every message has a row: how many of those in sight have. */
 function sampled(store: Store): string {
-  const d = store.data;
+  const data = store.data;
   if (store.failed) return "The messages of this part could not be fetched: " + store.failed + ". ";
-  const sight = d.sight ?? d.complete;
+  const sight = data.sight ?? data.complete;
   let drawn = 0;
-  for (let i = 0; i < d.n; i++) if (!Number.isNaN(d.latency[i]) && store.matches(i)) drawn++;
+  for (let i = 0; i < data.n; i++) if (!Number.isNaN(data.latency[i]) && store.matches(i)) drawn++;
   return drawn >= sight
     ? "All " + plural(sight, "message") + " of this part, one point a message. "
     : count(drawn) +
@@ -496,19 +511,21 @@ function sampled(store: Store): string {
 
 /** What a tip says of a message, by its row. */
 export function about(store: Store, i: number): [string, string[]] {
-  const d = store.data,
-    c = d.cause[i]!,
-    m = d.page.messages;
+  const data = store.data,
+    cause = data.cause[i]!,
+    columns = data.page.messages;
   return [
-    "Message " + count(d.id(i)) + ": " + duration(d.latency[i]!),
+    "Message " + count(data.id(i)) + ": " + duration(data.latency[i]!),
     [
-      c === NOT_IN_FOCUS ? "not in focus" : "mostly " + (c === NO_CAUSE ? "none of the causes" : store.looks.title(c)),
-      i === d.slowest
+      cause === NOT_IN_FOCUS
+        ? "not in focus"
+        : "mostly " + (cause === NO_CAUSE ? "none of the causes" : store.looks.title(cause)),
+      i === data.slowest
         ? "the slowest of all"
-        : (d.sampled ? "at about p" : "at p") +
-          +(d.rank(d.latency[i]!) * 100).toFixed(Math.max(1, Math.ceil(Math.log10(d.complete)) - 2)),
-      m.flow_names[d.flow[i]!] ?? "flow " + d.flow[i],
-      m.classes.length ? (m.classes[d.class[i]!] ?? "") : "",
+        : (data.sampled ? "at about p" : "at p") +
+          +(data.rank(data.latency[i]!) * 100).toFixed(Math.max(1, Math.ceil(Math.log10(data.complete)) - 2)),
+      columns.flow_names[data.flow[i]!] ?? "flow " + data.flow[i],
+      columns.classes.length ? (columns.classes[data.class[i]!] ?? "") : "",
     ].filter(Boolean),
   ];
 }
@@ -527,30 +544,30 @@ function picture(shape: string, color: string, radius: number, ratio: number, al
   let made = pictures.get(key);
   if (made) return made;
   const half = Math.ceil((radius * 1.35 + 2) * ratio),
-    c = new OffscreenCanvas(half * 2, half * 2).getContext("2d", { willReadFrequently: true })!;
-  c.scale(ratio, ratio);
-  c.globalAlpha = alpha;
-  drawShape(c, shape, half / ratio, half / ratio, radius);
+    ctx = new OffscreenCanvas(half * 2, half * 2).getContext("2d", { willReadFrequently: true })!;
+  ctx.scale(ratio, ratio);
+  ctx.globalAlpha = alpha;
+  drawShape(ctx, shape, half / ratio, half / ratio, radius);
   if (shape === "ring") {
-    c.strokeStyle = color;
-    c.lineWidth = 1.8;
-    c.stroke();
+    ctx.strokeStyle = color;
+    ctx.lineWidth = 1.8;
+    ctx.stroke();
   } else {
-    c.fillStyle = color;
-    c.fill();
-    c.strokeStyle = ink("bg");
-    c.lineWidth = 0.9;
-    c.stroke();
+    ctx.fillStyle = color;
+    ctx.fill();
+    ctx.strokeStyle = ink("bg");
+    ctx.lineWidth = 0.9;
+    ctx.stroke();
   }
-  const all = new Uint32Array(c.getImageData(0, 0, half * 2, half * 2).data.buffer),
+  const drawn = new Uint32Array(ctx.getImageData(0, 0, half * 2, half * 2).data.buffer),
     dx: number[] = [],
     dy: number[] = [],
     rgba: number[] = [];
-  all.forEach((v, at) => {
-    if (v >>> 24) {
+  drawn.forEach((pixel, at) => {
+    if (pixel >>> 24) {
       dx.push((at % (half * 2)) - half);
       dy.push(Math.floor(at / (half * 2)) - half);
-      rgba.push(v);
+      rgba.push(pixel);
     }
   });
   made = { dx: Int8Array.from(dx), dy: Int8Array.from(dy), rgba: Uint32Array.from(rgba) };
@@ -560,10 +577,10 @@ function picture(shape: string, color: string, radius: number, ratio: number, al
 
 /** A pixel over another: alpha in the highest byte, not multiplied in. */
 function over(above: number, below: number): number {
-  const a = above >>> 24,
-    b = ((below >>> 24) * (255 - a)) / 255,
-    sum = a + b,
-    mix = (shift: number) => Math.round((((above >>> shift) & 255) * a + ((below >>> shift) & 255) * b) / sum);
+  const alpha = above >>> 24,
+    rest = ((below >>> 24) * (255 - alpha)) / 255,
+    sum = alpha + rest,
+    mix = (shift: number) => Math.round((((above >>> shift) & 255) * alpha + ((below >>> shift) & 255) * rest) / sum);
   return ((Math.round(sum) << 24) | (mix(16) << 16) | (mix(8) << 8) | mix(0)) >>> 0;
 }
 
@@ -573,35 +590,41 @@ function over(above: number, below: number): number {
  * of its kind covers at the same pixel is left out, which no eye can tell.
  */
 let layer: { canvas: HTMLCanvasElement; image: ImageData } | null = null;
-function balloons(g: CanvasRenderingContext2D, v: View, store: Store, many: Map<number, number>, radius: number): void {
-  const d = store.data,
+function balloons(
+  ctx: CanvasRenderingContext2D,
+  scales: View,
+  store: Store,
+  many: Map<number, number>,
+  radius: number,
+): void {
+  const data = store.data,
     looks = store.looks,
     ratio = window.devicePixelRatio || 1,
-    { width, height } = g.canvas;
+    { width, height } = ctx.canvas;
   if (layer?.canvas.width !== width || layer.canvas.height !== height) {
     const canvas = document.createElement("canvas");
     canvas.width = width;
     canvas.height = height;
-    layer = { canvas, image: g.createImageData(width, height) };
+    layer = { canvas, image: ctx.createImageData(width, height) };
   }
   const pixels = new Uint32Array(layer.image.data.buffer);
   pixels.fill(0);
   const by = new Map<number, number[]>(
     [...many.keys()].sort((a, b) => many.get(b)! - many.get(a)! || a - b).map((cause) => [cause, []]),
   );
-  for (const i of byLatency(store)) if (store.matches(i)) by.get(d.cause[i]!)!.push(i);
+  for (const i of byLatency(store)) if (store.matches(i)) by.get(data.cause[i]!)!.push(i);
   const { cause: only } = store.state;
   for (const faint of [true, false])
     for (const [cause, ids] of by) {
       if ((only === null || only === cause) === faint) continue;
-      const seen = new Set<number>(),
+      const covered = new Set<number>(),
         top: number[] = [];
       for (let k = ids.length - 1; k >= 0; k--) {
-        const x = Math.round(v.x(ids[k]!) * ratio),
-          y = Math.round(v.y(d.latency[ids[k]!]!) * ratio),
+        const x = Math.round(scales.x(ids[k]!) * ratio),
+          y = Math.round(scales.y(data.latency[ids[k]!]!) * ratio),
           at = y * width + x;
-        if (x >= 0 && x < width && y >= 0 && y < height && !seen.has(at)) {
-          seen.add(at);
+        if (x >= 0 && x < width && y >= 0 && y < height && !covered.has(at)) {
+          covered.add(at);
           top.push(at);
         }
       }
@@ -609,22 +632,22 @@ function balloons(g: CanvasRenderingContext2D, v: View, store: Store, many: Map<
       for (let k = top.length - 1; k >= 0; k--) {
         const px = top[k]! % width,
           py = (top[k]! - px) / width;
-        for (let n = 0; n < rgba.length; n++) {
-          const x = px + dx[n]!,
-            y = py + dy[n]!;
+        for (let part = 0; part < rgba.length; part++) {
+          const x = px + dx[part]!,
+            y = py + dy[part]!;
           if (x < 0 || x >= width || y < 0 || y >= height) continue;
           const at = y * width + x,
-            color = rgba[n]!,
+            color = rgba[part]!,
             below = pixels[at]!;
           pixels[at] = color >= 0xff000000 || below === 0 ? color : over(color, below);
         }
       }
     }
   layer.canvas.getContext("2d")!.putImageData(layer.image, 0, 0);
-  g.save();
-  g.setTransform(1, 0, 0, 1, 0, 0);
-  g.drawImage(layer.canvas, 0, 0);
-  g.restore();
+  ctx.save();
+  ctx.setTransform(1, 0, 0, 1, 0, 0);
+  ctx.drawImage(layer.canvas, 0, 0);
+  ctx.restore();
 }
 
 /** The rows in focus, the fastest first: made when the rows change. */
@@ -640,31 +663,40 @@ function byLatency(store: Store): Uint32Array {
  * The row of pixels of each message, -1 for those that are not drawn as points. Kept until the scale or the choice
  * changes: zooming leaves both.
  */
-let kept: { of: string; rows: Int16Array } | null = null;
-function rowsOf(v: View, logs: Float32Array, store: Store, h: number): Int16Array {
-  const d = store.data,
-    { state } = v,
-    of = [d.version, h, v.low, v.high, state.y, state.range, state.filter?.by, state.filter?.value].join(" ");
-  if (kept?.of === of && kept.rows.length === d.n) return kept.rows;
+let kept: { key: string; rows: Int16Array } | null = null;
+function rowsOf(scales: View, logs: Float32Array, store: Store, height: number): Int16Array {
+  const data = store.data,
+    { state } = scales,
+    key = [
+      data.version,
+      height,
+      scales.low,
+      scales.high,
+      state.y,
+      state.range,
+      state.filter?.by,
+      state.filter?.value,
+    ].join(" ");
+  if (kept?.key === key && kept.rows.length === data.n) return kept.rows;
   const log = state.y === "log",
-    lowest = Math.log(v.low * 0.8),
-    scale = log ? h / (Math.log(v.high * 1.25) - lowest) : h / (v.high * 1.08);
-  const { latency, cause } = d,
-    rows = new Int16Array(d.n),
-    r = state.range,
-    f = state.filter,
-    column = f ? (f.by === "flow" ? d.flow : f.by === "thread" ? d.thread : d.class) : null;
-  for (let i = 0; i < d.n; i++) {
+    lowest = Math.log(scales.low * 0.8),
+    scale = log ? height / (Math.log(scales.high * 1.25) - lowest) : height / (scales.high * 1.08);
+  const { latency, cause } = data,
+    rows = new Int16Array(data.n),
+    range = state.range,
+    filter = state.filter,
+    column = filter ? (filter.by === "flow" ? data.flow : filter.by === "thread" ? data.thread : data.class) : null;
+  for (let i = 0; i < data.n; i++) {
     const ns = latency[i]!,
       out =
         cause[i] !== NOT_IN_FOCUS ||
         Number.isNaN(ns) ||
-        (r !== null && !(ns >= r[0] && ns <= r[1])) ||
-        (column !== null && column[i] !== f!.value);
-    const y = out ? -1 : h - (log ? logs[i]! - lowest : ns) * scale;
+        (range !== null && !(ns >= range[0] && ns <= range[1])) ||
+        (column !== null && column[i] !== filter!.value);
+    const y = out ? -1 : height - (log ? logs[i]! - lowest : ns) * scale;
     rows[i] = y < 0 || y > 32000 ? -1 : y;
   }
-  kept = { of, rows };
+  kept = { key, rows };
   return rows;
 }
 
@@ -673,45 +705,45 @@ function rowsOf(v: View, logs: Float32Array, store: Store, h: number): Int16Arra
  * follow each other.
  */
 let sheet: { image: ImageData; counts: Uint8Array } | null = null;
-function points(g: CanvasRenderingContext2D, v: View, logs: Float32Array, store: Store): void {
-  const d = store.data,
+function points(ctx: CanvasRenderingContext2D, scales: View, logs: Float32Array, store: Store): void {
+  const data = store.data,
     ratio = window.devicePixelRatio || 1,
-    { state } = v;
-  const w = Math.max(1, Math.round((v.plotWidth + 12) * ratio)),
-    h = Math.max(1, Math.round(v.plotHeight * ratio));
-  const first = state.zoom ? d.from(state.zoom[0]) : 0,
-    last = (state.zoom ? d.from(state.zoom[1] + 1) : d.n) - 1,
+    { state } = scales;
+  const width = Math.max(1, Math.round((scales.plotWidth + 12) * ratio)),
+    height = Math.max(1, Math.round(scales.plotHeight * ratio));
+  const first = state.zoom ? data.from(state.zoom[0]) : 0,
+    last = (state.zoom ? data.from(state.zoom[1] + 1) : data.n) - 1,
     shown = last - first;
   const size = Math.max(1, Math.round((shown > 60000 ? 1.3 : shown > 8000 ? 2 : 2.6) * ratio));
-  if (sheet?.image.width !== w || sheet.image.height !== h)
-    sheet = { image: g.createImageData(w, h), counts: new Uint8Array(w * h) };
+  if (sheet?.image.width !== width || sheet.image.height !== height)
+    sheet = { image: ctx.createImageData(width, height), counts: new Uint8Array(width * height) };
   const { image, counts } = sheet,
     pixels = new Uint32Array(image.data.buffer);
   counts.fill(0);
-  const scaleX = (v.plotWidth * ratio) / (v.to - v.from),
+  const scaleX = (scales.plotWidth * ratio) / (scales.to - scales.from),
     offset = 6 * ratio,
     time = state.x === "time",
-    { arrival, ids } = d,
-    rows = rowsOf(v, logs, store, h),
+    { arrival, ids } = data,
+    rows = rowsOf(scales, logs, store, height),
     half = (size - 1) >> 1;
   for (let i = first; i <= last; i++) {
     const row = rows[i]!;
     if (row < 0) continue;
-    const column = (((time ? arrival[i]! : ids ? ids[i]! : i) - v.from) * scaleX + offset) | 0;
+    const column = (((time ? arrival[i]! : ids ? ids[i]! : i) - scales.from) * scaleX + offset) | 0;
     if (size === 1) {
       // Most of a million points: a pixel each.
-      if (row >= h || column < 0 || column >= w) continue;
-      const at = column * h + row,
-        c = counts[at]!;
-      if (c < 255) counts[at] = c + 1;
+      if (row >= height || column < 0 || column >= width) continue;
+      const at = column * height + row,
+        points = counts[at]!;
+      if (points < 255) counts[at] = points + 1;
       continue;
     }
     for (let dx = 0; dx < size; dx++)
       for (let dy = 0; dy < size; dy++) {
         const px = column - half + dx,
           py = row - half + dy;
-        if (px < 0 || px >= w || py < 0 || py >= h) continue;
-        const at = px * h + py;
+        if (px < 0 || px >= width || py < 0 || py >= height) continue;
+        const at = px * height + py;
         if (counts[at]! < 255) counts[at]!++;
       }
   }
@@ -719,6 +751,7 @@ function points(g: CanvasRenderingContext2D, v: View, logs: Float32Array, store:
   const shades = Uint32Array.from({ length: 256 }, (_, k) =>
     k === 0 ? 0 : ((Math.round(255 * (1 - (1 - alpha) ** k)) << 24) | (blue << 16) | (green << 8) | red) >>> 0,
   );
-  for (let y = 0, k = 0; y < h; y++) for (let x = 0, at = y; x < w; x++, at += h, k++) pixels[k] = shades[counts[at]!]!;
-  g.putImageData(image, Math.round(PAD.left * ratio), Math.round(PAD.top * ratio));
+  for (let y = 0, k = 0; y < height; y++)
+    for (let x = 0, at = y; x < width; x++, at += height, k++) pixels[k] = shades[counts[at]!]!;
+  ctx.putImageData(image, Math.round(PAD.left * ratio), Math.round(PAD.top * ratio));
 }

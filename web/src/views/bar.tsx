@@ -26,22 +26,22 @@ export function TopBar({ store, present }: { store: Store; present: (id: string)
     [query, setQuery] = useState(""),
     [at, setAt] = useState(0),
     [shut, setShut] = useState(false);
-  const found = query && !shut ? search(store, query) : [];
-  const go = (f: Found | undefined) => {
-    if (!f) return;
-    f.go();
+  const entries = query && !shut ? search(store, query) : [];
+  const go = (entry: Found | undefined) => {
+    if (!entry) return;
+    entry.go();
     setQuery("");
   };
-  const key = (e: KeyboardEvent) => {
-    if (e.key === "ArrowDown") setAt(Math.min(found.length - 1, at + 1));
-    else if (e.key === "ArrowUp") setAt(Math.max(0, at - 1));
-    else if (e.key === "Enter") go(found[at]);
-    else if (e.key === "Escape") setShut(true);
+  const key = (event: KeyboardEvent) => {
+    if (event.key === "ArrowDown") setAt(Math.min(entries.length - 1, at + 1));
+    else if (event.key === "ArrowUp") setAt(Math.max(0, at - 1));
+    else if (event.key === "Enter") go(entries[at]);
+    else if (event.key === "Escape") setShut(true);
     else return;
-    e.preventDefault();
+    event.preventDefault();
   };
-  const jump = (id: string) => (e: MouseEvent) => {
-    e.preventDefault();
+  const jump = (id: string) => (event: MouseEvent) => {
+    event.preventDefault();
     document.getElementById(id + "-title")?.scrollIntoView();
   };
   return (
@@ -51,14 +51,14 @@ export function TopBar({ store, present }: { store: Store; present: (id: string)
           type="text"
           role="combobox"
           aria-label="Search message ids, causes, tasks, functions, flows, threads"
-          aria-expanded={found.length ? "true" : "false"}
+          aria-expanded={entries.length ? "true" : "false"}
           aria-controls="found"
-          aria-activedescendant={found.length ? "found-" + at : undefined}
+          aria-activedescendant={entries.length ? "found-" + at : undefined}
           placeholder="message, cause, task, function, flow"
           value={query}
           id="search"
-          onInput={(e) => {
-            setQuery((e.target as HTMLInputElement).value);
+          onInput={(event) => {
+            setQuery((event.target as HTMLInputElement).value);
             setAt(0);
             setShut(false);
           }}
@@ -68,19 +68,19 @@ export function TopBar({ store, present }: { store: Store; present: (id: string)
         />
         {query && !shut ? (
           <ul id="found" role="listbox">
-            {found.length ? (
-              found.map((f, i) => (
+            {entries.length ? (
+              entries.map((entry, i) => (
                 <li
                   role="option"
                   id={"found-" + i}
                   aria-selected={i === at ? "true" : "false"}
-                  onPointerDown={(e) => {
-                    e.preventDefault();
-                    go(f);
+                  onPointerDown={(event) => {
+                    event.preventDefault();
+                    go(entry);
                   }}
                 >
-                  <span class="kind">{f.kind}</span>
-                  {short(f.text, 120)}
+                  <span class="kind">{entry.kind}</span>
+                  {short(entry.text, 120)}
                 </li>
               ))
             ) : (
@@ -106,7 +106,7 @@ export function TopBar({ store, present }: { store: Store; present: (id: string)
 }
 
 function Chips({ store, state }: { store: Store; state: State }) {
-  const d = store.data,
+  const data = store.data,
     chips: [string, Partial<State>][] = [];
   if (state.cause !== null) chips.push(["cause: " + short(store.looks.name(state.cause), 40), { cause: null }]);
   if (state.range) chips.push([duration(state.range[0]) + " to " + duration(state.range[1]), { range: null }]);
@@ -119,7 +119,7 @@ function Chips({ store, state }: { store: Store; state: State }) {
   if (state.message !== null) chips.push(["message " + count(state.message), { message: null }]);
   if (state.fn) chips.push(["function: " + short(state.fn, 40), { fn: "" }]);
   if (!chips.length) return null;
-  void d;
+  void data;
   return (
     <ul class="chips" aria-label="What is chosen">
       {chips.map(([text, patch]) => (
@@ -145,45 +145,45 @@ function Chips({ store, state }: { store: Store; state: State }) {
 }
 
 function filterName(store: Store, by: "flow" | "thread" | "class", value: number): string {
-  const m = store.data.page.messages;
+  const columns = store.data.page.messages;
   return by === "flow"
-    ? (m.flow_names[value] ?? String(value))
+    ? (columns.flow_names[value] ?? String(value))
     : by === "thread"
-      ? String(m.threads[value] ?? value)
-      : (m.classes[value] ?? String(value));
+      ? String(columns.threads[value] ?? value)
+      : (columns.classes[value] ?? String(value));
 }
 
 function search(store: Store, text: string): Found[] {
-  const q = text
+  const needle = text
       .trim()
       .toLowerCase()
       .replace(/^message\s+/, ""),
-    d = store.data,
-    page = d.page,
+    data = store.data,
+    page = data.page,
     out: Found[] = [],
     most = 12;
-  if (!q) return out;
-  const digits = q.replace(/[ ,.]/g, "");
+  if (!needle) return out;
+  const digits = needle.replace(/[ ,.]/g, "");
   if (/^\d+$/.test(digits)) {
     const id = +digits,
-      row = d.row(id),
-      ns = row < 0 ? undefined : d.latency[row]!;
-    if (id < d.total)
+      row = data.row(id),
+      ns = row < 0 ? undefined : data.latency[row]!;
+    if (id < data.total)
       out.push({
         kind: "message",
         text: count(id) + (ns === undefined ? "" : Number.isNaN(ns) ? ", not complete" : ", " + duration(ns)),
         go: () => open(store, id),
       });
   }
-  page.diagnosis.causes.forEach((c, i) => {
+  page.diagnosis.causes.forEach((cause, i) => {
     const names = [
       store.looks.title(i),
-      c.name,
-      c.who?.comm ?? "",
-      ...(c.who?.by_thread ?? []).map((t) => t.name),
-      ...c.paths.map((p) => p[0]),
+      cause.name,
+      cause.who?.comm ?? "",
+      ...(cause.who?.by_thread ?? []).map((t) => t.name),
+      ...cause.paths.map((p) => p[0]),
     ];
-    if (store.looks.named(i) && names.some((n) => n.toLowerCase().includes(q)))
+    if (store.looks.named(i) && names.some((n) => n.toLowerCase().includes(needle)))
       out.push({
         kind: "cause",
         text: store.looks.title(i),
@@ -194,7 +194,7 @@ function search(store: Store, text: string): Found[] {
       });
   });
   const filter = (kind: "flow" | "thread" | "class", name: string, value: number) => {
-    if (out.length < most && name.toLowerCase().includes(q))
+    if (out.length < most && name.toLowerCase().includes(needle))
       out.push({
         kind,
         text: name,
@@ -212,7 +212,7 @@ function search(store: Store, text: string): Found[] {
   ]);
   for (const name of names) {
     if (out.length >= most) break;
-    if (name.toLowerCase().includes(q))
+    if (name.toLowerCase().includes(needle))
       out.push({
         kind: "function",
         text: name,

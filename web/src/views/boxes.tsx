@@ -44,33 +44,33 @@ function byTime(store: Store, cause: number): Uint32Array {
 
 /** The time of each cause above its reference mean, over the messages in focus that the choice leaves. */
 export function boxes(store: Store): BoxRow[] {
-  const d = store.data,
-    m = d.page.messages,
-    left = new Uint8Array(d.focus.length);
-  let n = 0;
+  const data = store.data,
+    columns = data.page.messages,
+    left = new Uint8Array(data.focus.length);
+  let chosen = 0;
   for (let k = 0; k < left.length; k++)
-    if (store.chosen(d.focus[k]!)) {
+    if (store.chosen(data.focus[k]!)) {
       left[k] = 1;
-      n++;
+      chosen++;
     }
   const out: BoxRow[] = [];
-  for (let c = 0; c < m.causes && n > 0; c++) {
-    if (!store.looks.named(c)) continue;
-    const usual = m.reference_ns?.[c] ?? 0,
-      values = new Float64Array(n);
+  for (let cause = 0; cause < columns.causes && chosen > 0; cause++) {
+    if (!store.looks.named(cause)) continue;
+    const usual = columns.reference_ns?.[cause] ?? 0,
+      values = new Float64Array(chosen);
     let hit = 0,
       sum = 0,
       i = 0;
-    for (const k of byTime(store, c))
+    for (const k of byTime(store, cause))
       if (left[k]) {
-        const v = d.times[k * m.causes + c]! - usual;
-        values[i++] = v;
-        sum += v;
-        if (v > 0) hit++;
+        const added = data.times[k * columns.causes + cause]! - usual;
+        values[i++] = added;
+        sum += added;
+        if (added > 0) hit++;
       }
     const at = (q: number) => values[Math.min(values.length - 1, Math.max(0, Math.ceil(q * values.length) - 1))]!;
     out.push({
-      cause: c,
+      cause: cause,
       n: values.length,
       hit,
       low: at(0.05),
@@ -91,17 +91,21 @@ export function boxes(store: Store): BoxRow[] {
 }
 
 /** Of the causes whose absence was replayed: a percentile of all messages without each, by place, with its interval. */
-export function whatIf(d: Diagnosis): { key: string; of: Map<number, { ns: number; ci: [number, number] }> } | null {
-  const all = d.ideal?.what_if ?? [],
-    keys = Object.keys(all[0]?.latency_ns ?? {}).filter((k) => k.startsWith("p") && d.latency_ns[k] !== undefined);
+export function whatIf(
+  diagnosis: Diagnosis,
+): { key: string; of: Map<number, { ns: number; ci: [number, number] }> } | null {
+  const predictions = diagnosis.ideal?.what_if ?? [],
+    keys = Object.keys(predictions[0]?.latency_ns ?? {}).filter(
+      (k) => k.startsWith("p") && diagnosis.latency_ns[k] !== undefined,
+    );
   const key = keys.includes("p99") ? "p99" : keys.sort((a, b) => parseFloat(a.slice(1)) - parseFloat(b.slice(1))).pop();
   if (!key) return null;
   return {
     key,
     of: new Map(
-      all.flatMap((w) =>
-        w.latency_ns[key] !== undefined && w.ci95_ns[key]
-          ? [[w.rank - 1, { ns: w.latency_ns[key]!, ci: w.ci95_ns[key]! }] as const]
+      predictions.flatMap((prediction) =>
+        prediction.latency_ns[key] !== undefined && prediction.ci95_ns[key]
+          ? [[prediction.rank - 1, { ns: prediction.latency_ns[key]!, ci: prediction.ci95_ns[key]! }] as const]
           : [],
       ),
     ),
@@ -112,19 +116,19 @@ export function whatIf(d: Diagnosis): { key: string; of: Map<number, { ns: numbe
 type Row = BoxRow & { fn?: FunctionPart };
 
 /** The boxes with those of their functions below them; functions are known of all messages in focus only. */
-function withFunctions(store: Store, of: BoxRow[]): Row[] {
-  if (store.narrowed()) return of;
-  return of.flatMap((r): Row[] => [
-    r,
-    ...(store.data.page.diagnosis.causes[r.cause]!.functions ?? [])
+function withFunctions(store: Store, rows: BoxRow[]): Row[] {
+  if (store.narrowed()) return rows;
+  return rows.flatMap((row): Row[] => [
+    row,
+    ...(store.data.page.diagnosis.causes[row.cause]!.functions ?? [])
       .filter((f) => f.spread_ns)
       .slice(0, 3)
-      .map((f): Row => {
-        const [low, q1, median, q3, high, most] = f.spread_ns!;
+      .map((fn): Row => {
+        const [low, q1, median, q3, high, most] = fn.spread_ns!;
         return {
-          cause: r.cause,
+          cause: row.cause,
           n: store.data.focus.length,
-          hit: f.messages,
+          hit: fn.messages,
           low,
           q1,
           median,
@@ -132,8 +136,8 @@ function withFunctions(store: Store, of: BoxRow[]): Row[] {
           high,
           least: low,
           most,
-          mean: f.deviation_ns,
-          fn: f,
+          mean: fn.deviation_ns,
+          fn: fn,
         };
       }),
   ]);
@@ -148,7 +152,7 @@ const WIDE = 760;
 
 export function Boxes({ store }: { store: Store }) {
   const state = useStore(store),
-    d = store.data,
+    data = store.data,
     looks = store.looks,
     causes = boxes(store),
     rows = withFunctions(store, causes);
@@ -156,15 +160,15 @@ export function Boxes({ store }: { store: Store }) {
     latest = useRef(rows),
     tipOf = useRef<(r: Row) => [string, string[]]>(() => ["", []]);
   latest.current = rows;
-  if (!d.focus.length || !d.page.diagnosis.causes.length) return null;
-  const without = whatIf(d.page.diagnosis),
-    fns = rows.filter((r) => r.fn).length;
+  if (!data.focus.length || !data.page.diagnosis.causes.length) return null;
+  const without = whatIf(data.page.diagnosis),
+    functionRows = rows.filter((r) => r.fn).length;
   const what = (r: Row) => (r.fn ? undefined : without?.of.get(r.cause));
   const lede =
     "For each cause how much of it the messages in focus have" +
-    (d.page.messages.reference_ns ? " above the reference mean" : "") +
+    (data.page.messages.reference_ns ? " above the reference mean" : "") +
     ": box from the 25th to the 75th percentile with the median in it, whiskers to the 5th and 95th, a dot at the most. " +
-    (fns
+    (functionRows
       ? "Below a cause its functions" +
         (rows.some((r) => r.fn && !r.fn.waits)
           ? ", from samples: each message's time in the cause, divided as its samples are. "
@@ -174,7 +178,7 @@ export function Boxes({ store }: { store: Store }) {
       ? "What-if: the " +
         without.key +
         " of all messages (" +
-        duration(d.page.diagnosis.latency_ns[without.key]!) +
+        duration(data.page.diagnosis.latency_ns[without.key]!) +
         ") as a replay predicts it without the cause, with its 95 % interval, for the largest causes that can be taken out. docs/ideal.md says how exact such predictions were in the lab. "
       : "") +
     (store.narrowed() ? "Of the " + plural(rows[0]?.n ?? 0, "message") + " in focus that the choice leaves. " : "") +
@@ -184,161 +188,165 @@ export function Boxes({ store }: { store: Store }) {
     right = (w: number) => 128 + column(w);
   // A symmetric log axis: deviations may be negative.
   const bend = 1000,
-    s = (v: number) => Math.sign(v) * Math.log1p(Math.abs(v) / bend);
+    bent = (v: number) => Math.sign(v) * Math.log1p(Math.abs(v) / bend);
   const from = Math.min(0, ...rows.map((r) => r.least)),
     to = Math.max(1, ...rows.map((r) => r.most)) * 1.1;
   const x = (v: number, p: Plot) =>
-    left(p.width) + ((s(v) - s(from)) / (s(to) - s(from))) * (p.width - left(p.width) - right(p.width));
-  const draw = (g: CanvasRenderingContext2D, p: Plot) => {
+    left(p.width) + ((bent(v) - bent(from)) / (bent(to) - bent(from))) * (p.width - left(p.width) - right(p.width));
+  const draw = (ctx: CanvasRenderingContext2D, plot: Plot) => {
     const bottom = rows.length * ROW + 8,
-      end = p.width - column(p.width);
-    g.textBaseline = "top";
-    g.textAlign = "center";
-    g.lineWidth = 1;
+      end = plot.width - column(plot.width);
+    ctx.textBaseline = "top";
+    ctx.textAlign = "center";
+    ctx.lineWidth = 1;
     let last = -Infinity;
-    for (const v of ticks(from, to)) {
-      const px = x(v, p);
-      g.strokeStyle = ink("line");
-      line(g, crisp(px), 4, crisp(px), bottom);
+    for (const mark of ticks(from, to)) {
+      const px = x(mark, plot);
+      ctx.strokeStyle = ink("line");
+      line(ctx, crisp(px), 4, crisp(px), bottom);
       if (px - last < 56) continue;
       last = px;
-      g.fillStyle = ink("soft");
-      g.fillText(v ? tick(v) : "0", px, bottom + 6);
+      ctx.fillStyle = ink("soft");
+      ctx.fillText(mark ? tick(mark) : "0", px, bottom + 6);
     }
-    rows.forEach((r, k) => {
+    rows.forEach((row, k) => {
       const y = k * ROW + ROW / 2 + 4,
-        color = looks.color(r.cause),
-        faint = state.cause !== null && state.cause !== r.cause,
-        indent = r.fn ? 16 : 0,
-        half = r.fn ? 5 : 8;
-      if (k === over.current && document.activeElement === p.canvas) {
-        g.fillStyle = ink("panel");
-        g.fillRect(0, y - ROW / 2, p.width, ROW);
+        color = looks.color(row.cause),
+        faint = state.cause !== null && state.cause !== row.cause,
+        indent = row.fn ? 16 : 0,
+        half = row.fn ? 5 : 8;
+      if (k === over.current && document.activeElement === plot.canvas) {
+        ctx.fillStyle = ink("panel");
+        ctx.fillRect(0, y - ROW / 2, plot.width, ROW);
       }
-      g.textBaseline = "middle";
-      g.textAlign = "left";
-      g.fillStyle = ink("ink");
-      g.globalAlpha = faint ? 0.45 : 1;
-      g.fillText(fit(g, r.fn ? fnName(r.fn) : looks.name(r.cause), left(p.width) - 14 - indent), indent, y - 6);
-      g.fillStyle = ink("soft");
-      g.fillText(
+      ctx.textBaseline = "middle";
+      ctx.textAlign = "left";
+      ctx.fillStyle = ink("ink");
+      ctx.globalAlpha = faint ? 0.45 : 1;
+      ctx.fillText(
+        fit(ctx, row.fn ? fnName(row.fn) : looks.name(row.cause), left(plot.width) - 14 - indent),
+        indent,
+        y - 6,
+      );
+      ctx.fillStyle = ink("soft");
+      ctx.fillText(
         fit(
-          g,
-          r.fn
-            ? r.fn.waits
+          ctx,
+          row.fn
+            ? row.fn.waits
               ? "waited in it"
-              : "function, " + plural(r.fn.samples[0], "sample")
-            : d.page.categories[d.page.diagnosis.causes[r.cause]!.category]!,
-          left(p.width) - 14 - indent,
+              : "function, " + plural(row.fn.samples[0], "sample")
+            : data.page.categories[data.page.diagnosis.causes[row.cause]!.category]!,
+          left(plot.width) - 14 - indent,
         ),
         indent,
         y + 8,
       );
-      g.strokeStyle = color;
-      g.fillStyle = color;
-      g.lineWidth = 1.4;
-      line(g, x(r.low, p), y, x(r.q1, p), y);
-      line(g, x(r.q3, p), y, x(r.high, p), y);
-      for (const v of [r.low, r.high]) line(g, x(v, p), y - 5, x(v, p), y + 5);
-      g.globalAlpha *= 0.35;
-      g.fillRect(x(r.q1, p), y - half, Math.max(1, x(r.q3, p) - x(r.q1, p)), 2 * half);
-      g.globalAlpha = faint ? 0.45 : 1;
-      g.strokeRect(x(r.q1, p), y - half, Math.max(1, x(r.q3, p) - x(r.q1, p)), 2 * half);
-      g.lineWidth = 3;
-      line(g, x(r.median, p), y - half, x(r.median, p), y + half);
-      g.beginPath();
-      g.arc(x(r.most, p), y, 2.5, 0, 7);
-      g.fill();
-      g.textAlign = "right";
-      g.fillStyle = ink("soft");
-      g.fillText(more(r.median), end, y - 6);
-      g.fillText(count(r.hit) + " hit, " + percent(r.hit / r.n), end, y + 8);
-      const w = what(r);
-      if (column(p.width) && w) {
-        g.fillStyle = ink("ink");
-        g.fillText(without!.key + " without it " + duration(w.ns), p.width, y - 6);
-        g.fillStyle = ink("soft");
-        g.fillText(duration(w.ci[0]) + " … " + duration(w.ci[1]), p.width, y + 8);
+      ctx.strokeStyle = color;
+      ctx.fillStyle = color;
+      ctx.lineWidth = 1.4;
+      line(ctx, x(row.low, plot), y, x(row.q1, plot), y);
+      line(ctx, x(row.q3, plot), y, x(row.high, plot), y);
+      for (const v of [row.low, row.high]) line(ctx, x(v, plot), y - 5, x(v, plot), y + 5);
+      ctx.globalAlpha *= 0.35;
+      ctx.fillRect(x(row.q1, plot), y - half, Math.max(1, x(row.q3, plot) - x(row.q1, plot)), 2 * half);
+      ctx.globalAlpha = faint ? 0.45 : 1;
+      ctx.strokeRect(x(row.q1, plot), y - half, Math.max(1, x(row.q3, plot) - x(row.q1, plot)), 2 * half);
+      ctx.lineWidth = 3;
+      line(ctx, x(row.median, plot), y - half, x(row.median, plot), y + half);
+      ctx.beginPath();
+      ctx.arc(x(row.most, plot), y, 2.5, 0, 7);
+      ctx.fill();
+      ctx.textAlign = "right";
+      ctx.fillStyle = ink("soft");
+      ctx.fillText(more(row.median), end, y - 6);
+      ctx.fillText(count(row.hit) + " hit, " + percent(row.hit / row.n), end, y + 8);
+      const prediction = what(row);
+      if (column(plot.width) && prediction) {
+        ctx.fillStyle = ink("ink");
+        ctx.fillText(without!.key + " without it " + duration(prediction.ns), plot.width, y - 6);
+        ctx.fillStyle = ink("soft");
+        ctx.fillText(duration(prediction.ci[0]) + " … " + duration(prediction.ci[1]), plot.width, y + 8);
       }
-      g.globalAlpha = 1;
+      ctx.globalAlpha = 1;
     });
   };
-  const tip = (r: Row): [string, string[]] => {
-    const w = what(r),
+  const tip = (row: Row): [string, string[]] => {
+    const prediction = what(row),
       spread = [
-        "25 % to 75 %: " + duration(r.q1) + " … " + duration(r.q3),
-        "5 % to 95 %: " + duration(r.low) + " … " + duration(r.high),
-        "most " + duration(r.most),
+        "25 % to 75 %: " + duration(row.q1) + " … " + duration(row.q3),
+        "5 % to 95 %: " + duration(row.low) + " … " + duration(row.high),
+        "most " + duration(row.most),
       ];
-    if (r.fn)
+    if (row.fn)
       return [
-        short(fnName(r.fn), 200) + ", of " + looks.title(r.cause),
+        short(fnName(row.fn), 200) + ", of " + looks.title(row.cause),
         [
-          "median " + more(r.median) + ", mean " + more(r.mean),
+          "median " + more(row.median) + ", mean " + more(row.mean),
           ...spread,
-          count(r.hit) +
+          count(row.hit) +
             " of " +
-            count(r.n) +
-            (r.fn.waits ? " messages waited in it" : " messages have a sample in it"),
+            count(row.n) +
+            (row.fn.waits ? " messages waited in it" : " messages have a sample in it"),
         ],
       ];
     return [
-      looks.title(r.cause),
+      looks.title(row.cause),
       [
-        "median " + more(r.median) + ", mean " + more(r.mean),
+        "median " + more(row.median) + ", mean " + more(row.mean),
         ...spread,
-        count(r.hit) + " of " + count(r.n) + " messages have more than usual",
-        ...(w
+        count(row.hit) + " of " + count(row.n) + " messages have more than usual",
+        ...(prediction
           ? [
               "without it, as predicted: " +
                 without!.key +
                 " " +
-                duration(w.ns) +
+                duration(prediction.ns) +
                 " (" +
-                duration(w.ci[0]) +
+                duration(prediction.ci[0]) +
                 " … " +
-                duration(w.ci[1]) +
+                duration(prediction.ci[1]) +
                 ")",
             ]
           : []),
       ],
     ];
   };
-  const choose = (r: Row | undefined) => {
-    if (r) store.set(r.fn ? { fn: r.fn.name } : { cause: store.state.cause === r.cause ? null : r.cause });
+  const choose = (row: Row | undefined) => {
+    if (row) store.set(row.fn ? { fn: row.fn.name } : { cause: store.state.cause === row.cause ? null : row.cause });
   };
-  const setup = (p: Plot) => {
-    const row = (e: MouseEvent) => {
-      const box = p.canvas.getBoundingClientRect();
-      return latest.current[Math.floor((e.clientY - box.top - 4) / ROW)];
+  const setup = (plot: Plot) => {
+    const rowAt = (event: MouseEvent) => {
+      const box = plot.canvas.getBoundingClientRect();
+      return latest.current[Math.floor((event.clientY - box.top - 4) / ROW)];
     };
-    p.canvas.style.cursor = "pointer";
-    p.canvas.addEventListener("click", (e) => choose(row(e)));
-    p.canvas.addEventListener("pointermove", (e) => {
-      const r = row(e);
-      if (r) showTip(e.clientX, e.clientY, ...tipOf.current(r));
+    plot.canvas.style.cursor = "pointer";
+    plot.canvas.addEventListener("click", (e) => choose(rowAt(e)));
+    plot.canvas.addEventListener("pointermove", (event) => {
+      const row = rowAt(event);
+      if (row) showTip(event.clientX, event.clientY, ...tipOf.current(row));
       else hideTip();
     });
-    p.canvas.addEventListener("pointerleave", hideTip);
-    p.canvas.addEventListener("blur", () => {
+    plot.canvas.addEventListener("pointerleave", hideTip);
+    plot.canvas.addEventListener("blur", () => {
       hideTip();
-      p.redraw();
+      plot.redraw();
     });
-    p.canvas.addEventListener("keydown", (e) => {
-      const all = latest.current;
-      if (e.key === "Enter") choose(all[over.current]);
-      else if (e.key === "ArrowDown" || e.key === "ArrowUp") {
-        over.current = Math.max(0, Math.min(all.length - 1, over.current + (e.key === "ArrowDown" ? 1 : -1)));
-        p.redraw();
-        const r = all[over.current],
-          box = p.canvas.getBoundingClientRect();
-        if (r) {
-          const [title, lines] = tipOf.current(r);
-          showTip(box.left + left(p.width), box.top + (over.current + 1) * ROW, title, lines);
+    plot.canvas.addEventListener("keydown", (event) => {
+      const rows = latest.current;
+      if (event.key === "Enter") choose(rows[over.current]);
+      else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+        over.current = Math.max(0, Math.min(rows.length - 1, over.current + (event.key === "ArrowDown" ? 1 : -1)));
+        plot.redraw();
+        const row = rows[over.current],
+          box = plot.canvas.getBoundingClientRect();
+        if (row) {
+          const [title, lines] = tipOf.current(row);
+          showTip(box.left + left(plot.width), box.top + (over.current + 1) * ROW, title, lines);
           say(title + ", " + lines.join(", "));
         }
       } else return;
-      e.preventDefault();
+      event.preventDefault();
     });
   };
   tipOf.current = tip;
@@ -366,7 +374,7 @@ export function Boxes({ store }: { store: Store }) {
             label={
               "Box plots of " +
               plural(causes.length, "cause") +
-              (fns ? " and " + plural(fns, "function") : "") +
+              (functionRows ? " and " + plural(functionRows, "function") : "") +
               " over " +
               plural(rows[0]!.n, "message") +
               " in focus. Keys: up and down step through the rows, Enter shows one alone. The same as a table follows."
@@ -397,19 +405,25 @@ export function Boxes({ store }: { store: Store }) {
                   </tr>
                 </thead>
                 <tbody>
-                  {rows.map((r) => {
-                    const w = what(r);
+                  {rows.map((row) => {
+                    const prediction = what(row);
                     return (
-                      <tr class={r.fn ? "less" : ""} data-rank={r.fn ? undefined : r.cause + 1} data-without={w?.ns}>
-                        <td>{r.fn ? short(fnName(r.fn), 120) : looks.title(r.cause)}</td>
-                        {[r.median, r.mean, r.low, r.q1, r.q3, r.high, r.most].map((v) => (
+                      <tr
+                        class={row.fn ? "less" : ""}
+                        data-rank={row.fn ? undefined : row.cause + 1}
+                        data-without={prediction?.ns}
+                      >
+                        <td>{row.fn ? short(fnName(row.fn), 120) : looks.title(row.cause)}</td>
+                        {[row.median, row.mean, row.low, row.q1, row.q3, row.high, row.most].map((v) => (
                           <td class="num">{duration(v)}</td>
                         ))}
-                        <td class="num">{count(r.hit) + " of " + count(r.n)}</td>
+                        <td class="num">{count(row.hit) + " of " + count(row.n)}</td>
                         {without?.of.size ? (
                           <>
-                            <td class="num">{w ? duration(w.ns) : ""}</td>
-                            <td class="num">{w ? duration(w.ci[0]) + " … " + duration(w.ci[1]) : ""}</td>
+                            <td class="num">{prediction ? duration(prediction.ns) : ""}</td>
+                            <td class="num">
+                              {prediction ? duration(prediction.ci[0]) + " … " + duration(prediction.ci[1]) : ""}
+                            </td>
                           </>
                         ) : null}
                       </tr>
@@ -452,18 +466,18 @@ function Functions({ store }: { store: Store }) {
             </tr>
           </thead>
           <tbody>
-            {rows.map(({ f, i }) => (
+            {rows.map(({ f: fn, i }) => (
               <tr>
                 <td class="what">
-                  <button type="button" class="link" onClick={() => store.set({ fn: f.name })}>
-                    {f.name}
+                  <button type="button" class="link" onClick={() => store.set({ fn: fn.name })}>
+                    {fn.name}
                   </button>
-                  <small>{f.module}</small>
+                  <small>{fn.module}</small>
                 </td>
                 <td>{store.looks.name(i)}</td>
-                <td class="num">{more(f.deviation_ns)}</td>
-                <td class="num">{duration(f.ci95_ns[0]) + " … " + duration(f.ci95_ns[1])}</td>
-                <td class="num">{count(f.messages)}</td>
+                <td class="num">{more(fn.deviation_ns)}</td>
+                <td class="num">{duration(fn.ci95_ns[0]) + " … " + duration(fn.ci95_ns[1])}</td>
+                <td class="num">{count(fn.messages)}</td>
               </tr>
             ))}
           </tbody>

@@ -15,8 +15,8 @@ const SMALL = 0.01,
 export function Causes({ store }: { store: Store }) {
   const state = useStore(store),
     { page } = store.data,
-    d = page.diagnosis,
-    causes = d.causes,
+    diagnosis = page.diagnosis,
+    causes = diagnosis.causes,
     looks = store.looks;
   const [unfolded, unfold] = useState(false);
   if (!causes.length)
@@ -25,35 +25,35 @@ export function Causes({ store }: { store: Store }) {
         id="causes"
         title="Why: the causes"
         lede={
-          d.not_available
-            ? "No causes can be said. " + d.not_available + "."
+          diagnosis.not_available
+            ? "No causes can be said. " + diagnosis.not_available + "."
             : "No cause was found: the messages in focus deviate from the reference by nothing that was recorded."
         }
       >
         {null}
       </Section>
     );
-  const partsOf = (c: { overall: number; p50: number; min: number }) =>
-    percent(c.overall) +
+  const partsOf = (coverage: { overall: number; p50: number; min: number }) =>
+    percent(coverage.overall) +
     " of it (in half of the messages " +
-    percent(c.p50) +
+    percent(coverage.p50) +
     " or more, in the worst " +
-    percent(c.min) +
+    percent(coverage.min) +
     ")";
   const lede =
     "Compared: " +
-    plural(d.focus.messages, "message") +
+    plural(diagnosis.focus.messages, "message") +
     " in focus (mean " +
-    duration(d.focus.mean_ns) +
+    duration(diagnosis.focus.mean_ns) +
     ") with " +
-    plural(d.reference.messages, "reference message") +
-    (d.against ? " of the run " + d.against : "") +
+    plural(diagnosis.reference.messages, "reference message") +
+    (diagnosis.against ? " of the run " + diagnosis.against : "") +
     " (mean " +
-    duration(d.reference.mean_ns) +
+    duration(diagnosis.reference.mean_ns) +
     "). The rows add up to the difference. The causes, rows that are not chance, explain " +
-    partsOf(d.coverage) +
+    partsOf(diagnosis.coverage) +
     ". Of " +
-    partsOf(d.owned) +
+    partsOf(diagnosis.owned) +
     " the owner is known. Press a cause to see it alone in every view.";
   const top = Math.max(...causes.map((c) => Math.abs(c.share)), 1e-9);
   const isSmall = (c: Cause, i: number) =>
@@ -100,11 +100,11 @@ export function Causes({ store }: { store: Store }) {
             ]}
           />
           <tbody>
-            {causes.map((c, i) => (
+            {causes.map((cause, i) => (
               <>
                 {folds && small[0]![1] === i ? fold : null}
-                {folds && isSmall(c, i) && !unfolded ? null : (
-                  <CauseRow store={store} cause={c} i={i} top={top} chosen={state.cause === i} first={i === 0} />
+                {folds && isSmall(cause, i) && !unfolded ? null : (
+                  <CauseRow store={store} cause={cause} i={i} top={top} chosen={state.cause === i} first={i === 0} />
                 )}
               </>
             ))}
@@ -117,7 +117,7 @@ export function Causes({ store }: { store: Store }) {
 
 function CauseRow({
   store,
-  cause: c,
+  cause,
   i,
   top,
   chosen,
@@ -135,11 +135,11 @@ function CauseRow({
     named = looks.named(i);
   const what = named
     ? [
-        c.name && c.name !== c.category ? page.categories[c.category] + " on the " : "on the ",
-        page.roles[c.role],
-        c.inferred ? ", inferred" : "",
+        cause.name && cause.name !== cause.category ? page.categories[cause.category] + " on the " : "on the ",
+        page.roles[cause.role],
+        cause.inferred ? ", inferred" : "",
       ].join("")
-    : c.category === "unexplained"
+    : cause.category === "unexplained"
       ? "what the recording cannot tell"
       : "may be chance";
   const name = named ? (
@@ -156,45 +156,49 @@ function CauseRow({
   );
   return (
     <>
-      <tr class={(named && c.share >= 0 ? "" : "less") + (chosen ? " chosen" : "")} data-rank={c.rank}>
-        <td class="num">{named ? c.rank : ""}</td>
+      <tr class={(named && cause.share >= 0 ? "" : "less") + (chosen ? " chosen" : "")} data-rank={cause.rank}>
+        <td class="num">{named ? cause.rank : ""}</td>
         <td class="what">
           <Swatch looks={looks} cause={i} /> {name}
           <small>{what}</small>
         </td>
         <td class="share">
-          <Bar share={c.share} top={top} color={looks.css(i)} />
+          <Bar share={cause.share} top={top} color={looks.css(i)} />
         </td>
-        <td class="num" data-ns={c.deviation_ns}>
-          {more(c.deviation_ns)}
-        </td>
-        <td class="num">
-          {c.ci95_ns[0] === c.ci95_ns[1] ? "–" : duration(c.ci95_ns[0]) + " … " + duration(c.ci95_ns[1])}
+        <td class="num" data-ns={cause.deviation_ns}>
+          {more(cause.deviation_ns)}
         </td>
         <td class="num">
-          {c.category === "not-significant" ? "" : count(c.messages) + " of " + count(page.diagnosis.focus.messages)}
+          {cause.ci95_ns[0] === cause.ci95_ns[1]
+            ? "–"
+            : duration(cause.ci95_ns[0]) + " … " + duration(cause.ci95_ns[1])}
+        </td>
+        <td class="num">
+          {cause.category === "not-significant"
+            ? ""
+            : count(cause.messages) + " of " + count(page.diagnosis.focus.messages)}
         </td>
       </tr>
-      <Detail store={store} cause={c} i={i} open={first || chosen} />
+      <Detail store={store} cause={cause} i={i} open={first || chosen} />
     </>
   );
 }
 
-function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: Cause; i: number; open: boolean }) {
-  const d = store.data.page.diagnosis,
-    facts = factsOf(d, c);
+function Detail({ store, cause, i, open: unfolded }: { store: Store; cause: Cause; i: number; open: boolean }) {
+  const diagnosis = store.data.page.diagnosis,
+    facts = factsOf(diagnosis, cause);
   const named = store.looks.named(i),
-    evidence = c.paths.length || c.evidence.length || facts.length;
-  const chance = c.category === "not-significant" ? (d.not_significant ?? []) : [];
-  if (!c.explanation && !c.steps?.length && !evidence && !chance.length) return null;
+    evidence = cause.paths.length || cause.evidence.length || facts.length;
+  const chance = cause.category === "not-significant" ? (diagnosis.not_significant ?? []) : [];
+  if (!cause.explanation && !cause.steps?.length && !evidence && !chance.length) return null;
   return (
-    <tr class={"detail" + (named && c.share >= 0 ? "" : " less")}>
+    <tr class={"detail" + (named && cause.share >= 0 ? "" : " less")}>
       <td />
       <td colSpan={5}>
         <div class="inner">
-          {c.explanation && c !== firstCause(store) ? (
+          {cause.explanation && cause !== firstCause(store) ? (
             <p>
-              <Rich text={c.explanation} />
+              <Rich text={cause.explanation} />
             </p>
           ) : null}
           {chance.length ? (
@@ -202,26 +206,28 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
               <summary>{"What was ruled out: " + plural(chance.length, "row") + " whose interval holds 0"}</summary>
               <table class="paths">
                 <tbody>
-                  {chance.map((r, k) => (
+                  {chance.map((cause, k) => (
                     <tr>
                       <td>{store.data.page.chance_titles[k]}</td>
-                      <td>{store.data.page.categories[r.category] + " on the " + store.data.page.roles[r.role]}</td>
-                      <td class="num">{more(r.deviation_ns)}</td>
-                      <td class="num">{duration(r.ci95_ns[0]) + " … " + duration(r.ci95_ns[1])}</td>
+                      <td>
+                        {store.data.page.categories[cause.category] + " on the " + store.data.page.roles[cause.role]}
+                      </td>
+                      <td class="num">{more(cause.deviation_ns)}</td>
+                      <td class="num">{duration(cause.ci95_ns[0]) + " … " + duration(cause.ci95_ns[1])}</td>
                     </tr>
                   ))}
                 </tbody>
               </table>
             </details>
           ) : null}
-          {c.steps?.length || evidence ? (
+          {cause.steps?.length || evidence ? (
             <details open={unfolded}>
-              <summary>{c.steps?.length ? "Fix and evidence" : "Evidence"}</summary>
+              <summary>{cause.steps?.length ? "Fix and evidence" : "Evidence"}</summary>
               <div class="columns">
-                {c.steps?.length ? (
+                {cause.steps?.length ? (
                   <div>
                     <h3>What removes it</h3>
-                    <ul>{removers(c)}</ul>
+                    <ul>{removers(cause)}</ul>
                   </div>
                 ) : null}
                 {evidence ? (
@@ -230,10 +236,10 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
                     {facts.map((f) => (
                       <p>{f}</p>
                     ))}
-                    {c.paths.length ? (
+                    {cause.paths.length ? (
                       <table class="paths">
                         <tbody>
-                          {c.paths.map(([path, ns]) => (
+                          {cause.paths.map(([path, ns]) => (
                             <tr>
                               <td class="num">{duration(ns)}</td>
                               <td>
@@ -244,19 +250,19 @@ function Detail({ store, cause: c, i, open: unfolded }: { store: Store; cause: C
                         </tbody>
                       </table>
                     ) : null}
-                    {c.evidence.length ? (
+                    {cause.evidence.length ? (
                       <p class="ids">
                         {"Hit most: "}
-                        {c.evidence.slice(0, 8).map((id) => (
+                        {cause.evidence.slice(0, 8).map((id) => (
                           <button type="button" onClick={() => open(store, id)}>
                             {"message " + count(id)}
                           </button>
                         ))}
                         {" In full: "}
-                        <code>{"tailsight show " + d.run + " " + c.evidence[0]}</code>
+                        <code>{"tailsight show " + diagnosis.run + " " + cause.evidence[0]}</code>
                       </p>
                     ) : null}
-                    <FunctionsOf store={store} cause={c} />
+                    <FunctionsOf store={store} cause={cause} />
                   </div>
                 ) : null}
               </div>
@@ -274,51 +280,51 @@ function times(mean: number): string {
   return mean === 0 ? "never" : shown === "0" ? "less than 0.01 times" : shown === "1" ? "once" : shown + " times";
 }
 
-function factsOf(d: Diagnosis, c: Cause): string[] {
+function factsOf(diagnosis: Diagnosis, cause: Cause): string[] {
   const facts: string[] = [];
-  if (c.times && c.times[0] > 0)
+  if (cause.times && cause.times[0] > 0)
     facts.push(
       "It began " +
-        times(c.times[0]) +
+        times(cause.times[0]) +
         " in a mean message in focus, " +
-        times(c.times[1]) +
+        times(cause.times[1]) +
         " in a mean reference message.",
     );
-  if (c.how && c.mean_ns)
+  if (cause.how && cause.mean_ns)
     facts.push(
       "Found as " +
-        c.how.replace("-", " ") +
+        cause.how.replace("-", " ") +
         " (" +
-        c.phase +
+        cause.phase +
         "): " +
-        duration(c.mean_ns[0]) +
+        duration(cause.mean_ns[0]) +
         " in a message in focus, " +
-        duration(c.mean_ns[1]) +
+        duration(cause.mean_ns[1]) +
         " in a reference message.",
     );
-  if (c.before) facts.push("Before it ran " + c.before + ".");
-  if (c.ahead && c.ahead.focus > 0)
+  if (cause.before) facts.push("Before it ran " + cause.before + ".");
+  if (cause.ahead && cause.ahead.focus > 0)
     facts.push(
       "Messages ahead: " +
-        c.ahead.focus.toFixed(1) +
+        cause.ahead.focus.toFixed(1) +
         " on average, of a reference message " +
-        c.ahead.reference.toFixed(1) +
+        cause.ahead.reference.toFixed(1) +
         ".",
     );
-  for (const r of c.root ?? [])
+  for (const root of cause.root ?? [])
     facts.push(
       "What held the messages ahead: " +
-        r.name +
+        root.name +
         ", " +
-        percent(r.share) +
+        percent(root.share) +
         " of it, " +
-        duration(r.mean_ns) +
+        duration(root.mean_ns) +
         " longer each of " +
-        plural(r.messages, "message") +
+        plural(root.messages, "message") +
         ".",
     );
-  const without = whatIf(d),
-    what = without?.of.get(c.rank - 1);
+  const without = whatIf(diagnosis),
+    what = without?.of.get(cause.rank - 1);
   if (without && what)
     facts.push(
       "What if it were absent: " +
@@ -330,33 +336,33 @@ function factsOf(d: Diagnosis, c: Cause): string[] {
         " … " +
         duration(what.ci[1]) +
         ") instead of " +
-        duration(d.latency_ns[without.key]!) +
+        duration(diagnosis.latency_ns[without.key]!) +
         ", as a replay predicts it.",
     );
-  if (c.who) facts.push(...who(c.who));
+  if (cause.who) facts.push(...who(cause.who));
   return facts;
 }
 
 /** The process that a cause is: how many, where they belong, and their threads by name. */
-function who(w: NonNullable<Cause["who"]>): string[] {
-  const others = w.processes > w.pids.length ? " and " + (w.processes - w.pids.length) + " more" : "";
+function who(task: NonNullable<Cause["who"]>): string[] {
+  const others = task.processes > task.pids.length ? " and " + (task.processes - task.pids.length) + " more" : "";
   const facts = [
-    (w.processes > 1 ? w.processes + " processes (" : "Process ") +
-      w.pids.join(", ") +
+    (task.processes > 1 ? task.processes + " processes (" : "Process ") +
+      task.pids.join(", ") +
       others +
-      (w.processes > 1 ? ")" : "") +
+      (task.processes > 1 ? ")" : "") +
       " " +
-      w.comm +
+      task.comm +
       ", " +
-      plural(w.threads, "thread") +
-      (w.container ? ", in container " + w.container.slice(0, 12) : "") +
-      (w.unit ? ", unit " + w.unit : w.cgroup ? ", control group " + w.cgroup : "") +
+      plural(task.threads, "thread") +
+      (task.container ? ", in container " + task.container.slice(0, 12) : "") +
+      (task.unit ? ", unit " + task.unit : task.cgroup ? ", control group " + task.cgroup : "") +
       ".",
   ];
-  if (w.by_thread.length > 1 || w.by_thread.some((t) => t.name !== w.comm))
+  if (task.by_thread.length > 1 || task.by_thread.some((t) => t.name !== task.comm))
     facts.push(
       "By thread: " +
-        w.by_thread
+        task.by_thread
           .map((t) => t.name + (t.threads > 1 ? " (" + t.threads + ")" : "") + " " + duration(t.deviation_ns))
           .join(", ") +
         ".",
@@ -365,59 +371,59 @@ function who(w: NonNullable<Cause["who"]>): string[] {
 }
 
 /** What tailsight fix makes and takes back, by its command; then what is left to be done by hand. */
-function removers(c: Cause) {
-  const actions = c.actions ?? [],
-    byHand = (c.steps ?? []).filter((_, i) => !actions.some((a) => a.shell.includes(i)));
+function removers(cause: Cause) {
+  const actions = cause.actions ?? [],
+    byHand = (cause.steps ?? []).filter((_, i) => !actions.some((a) => a.shell.includes(i)));
   return [
-    ...actions.map((a) => (
+    ...actions.map((action) => (
       <li>
-        <code class="command">{a.command}</code>
-        <span class="why">{prose(a.title)}</span>
-        {a.says.map((s) => (
+        <code class="command">{action.command}</code>
+        <span class="why">{prose(action.title)}</span>
+        {action.says.map((s) => (
           <span class="why">{s}</span>
         ))}
         <span class="why">
           undo: <code>tailsight fix --undo</code>
-          {a.undo.length ? " (" + a.undo.join("; ") + ")" : ""}
+          {action.undo.length ? " (" + action.undo.join("; ") + ")" : ""}
         </span>
       </li>
     )),
-    ...byHand.map((f) => (
+    ...byHand.map((fix) => (
       <li>
-        <Fix fix={f} />
+        <Fix fix={fix} />
       </li>
     )),
   ];
 }
 
-function FunctionsOf({ store, cause: c }: { store: Store; cause: Cause }) {
-  if (!c.functions?.length) return null;
+function FunctionsOf({ store, cause }: { store: Store; cause: Cause }) {
+  if (!cause.functions?.length) return null;
   return (
     <>
       <h3>Functions</h3>
       <table class="paths">
         <tbody>
-          {c.functions.map((f) => (
+          {cause.functions.map((part) => (
             <tr>
-              <td class="num">{percent(f.share)}</td>
-              <td class="num">{more(f.deviation_ns)}</td>
+              <td class="num">{percent(part.share)}</td>
+              <td class="num">{more(part.deviation_ns)}</td>
               <td>
                 <button
                   type="button"
                   class="link"
                   onClick={() => {
-                    store.set({ fn: f.name });
+                    store.set({ fn: part.name });
                     document.getElementById("functions-title")?.scrollIntoView();
                   }}
                 >
-                  {f.name}
+                  {part.name}
                 </button>{" "}
                 {[
-                  f.inside ? "in " + f.inside : "",
-                  f.module,
-                  f.source,
-                  f.how === "unexpected" ? "in no sample of the reference" : "",
-                  f.runtime ? f.runtime.of + ": " + f.runtime.does : "",
+                  part.inside ? "in " + part.inside : "",
+                  part.module,
+                  part.source,
+                  part.how === "unexpected" ? "in no sample of the reference" : "",
+                  part.runtime ? part.runtime.of + ": " + part.runtime.does : "",
                 ]
                   .filter(Boolean)
                   .join(" · ")}
@@ -436,31 +442,31 @@ export function Groups({ store }: { store: Store }) {
     groups = page.diagnosis.clusters ?? [],
     looks = store.looks;
   if (groups.length < 2) return null;
-  const all = groups.reduce((a, g) => a + g.messages, 0);
+  const total = groups.reduce((a, g) => a + g.messages, 0);
   return (
     <Section id="groups" title="The slow messages by what slowed them most">
       <Scroll label="Table of the slow messages by cause">
         <table class="causes">
           <Head cells={[["Mostly"], ["Messages in focus"], ["", true], ["Mean", true], ["The slowest of them"]]} />
           <tbody>
-            {groups.map((g) => {
-              const i = g.rank - 1;
+            {groups.map((cluster) => {
+              const i = cluster.rank - 1;
               return (
                 <tr class={looks.named(i) ? "" : "less"}>
                   <td class="what">
                     <Swatch looks={looks} cause={i} /> <b>{looks.name(i)}</b>
                     {looks.named(i) ? (
-                      <small>{page.categories[g.category] + " on the " + page.roles[g.role]}</small>
+                      <small>{page.categories[cluster.category] + " on the " + page.roles[cluster.role]}</small>
                     ) : null}
                   </td>
                   <td class="share">
-                    <Bar share={g.messages / all} top={1} color={looks.css(i)} />
+                    <Bar share={cluster.messages / total} top={1} color={looks.css(i)} />
                   </td>
-                  <td class="num">{count(g.messages)}</td>
-                  <td class="num">{duration(g.mean_ns)}</td>
+                  <td class="num">{count(cluster.messages)}</td>
+                  <td class="num">{duration(cluster.mean_ns)}</td>
                   <td>
-                    <button type="button" class="link" onClick={() => open(store, g.example)}>
-                      {"message " + count(g.example)}
+                    <button type="button" class="link" onClick={() => open(store, cluster.example)}>
+                      {"message " + count(cluster.example)}
                     </button>
                   </td>
                 </tr>

@@ -7,52 +7,60 @@ import { legName } from "./overview";
 
 export function Compare({ store }: { store: Store }) {
   const { page } = store.data,
-    a = page.against,
-    d = page.diagnosis;
-  if (!a) return null;
-  const names = ["receive", "service", "transmit", "total"].filter((n) => d.legs?.[n] && a.legs[n]?.messages);
+    against = page.against,
+    diagnosis = page.diagnosis;
+  if (!against) return null;
+  const names = ["receive", "service", "transmit", "total"].filter(
+    (n) => diagnosis.legs?.[n] && against.legs[n]?.messages,
+  );
   const keys = page.percentiles.filter((k) =>
-    names.some((n) => d.legs[n]![k] !== undefined && a.legs[n]![k] !== undefined),
+    names.some((n) => diagnosis.legs[n]![k] !== undefined && against.legs[n]![k] !== undefined),
   );
   const moved = keys
-    .map((k) => ({ k, by: (d.legs[d.leg]?.[k] ?? 0) - (a.legs[d.leg]?.[k] ?? 0) }))
+    .map((k) => ({ k, by: (diagnosis.legs[diagnosis.leg]?.[k] ?? 0) - (against.legs[diagnosis.leg]?.[k] ?? 0) }))
     .sort((x, y) => Math.abs(y.by) - Math.abs(x.by))[0];
   const lede =
-    (moved ? "Of the " + legName(d, d.leg) + " leg, " + moved.k + " moved most: " + more(moved.by) + ". " : "") +
+    (moved
+      ? "Of the " + legName(diagnosis, diagnosis.leg) + " leg, " + moved.k + " moved most: " + more(moved.by) + ". "
+      : "") +
     "The causes above account for the difference of the same slice of both runs; the curves of the other run are dashed in the distribution.";
   return (
-    <Section id="compare" title={"Beside the run " + a.run} lede={lede}>
+    <Section id="compare" title={"Beside the run " + against.run} lede={lede}>
       <Scroll label="Table of both runs">
         <table>
           <Head cells={[["Leg"], ...keys.map((k): [string, boolean] => [k, true]), ["Messages", true]]} />
           <tbody>
-            {names.flatMap((n) => [
+            {names.flatMap((name) => [
               <tr>
                 <td>
-                  <b>{legName(d, n)}</b>
+                  <b>{legName(diagnosis, name)}</b>
                   <small>this run</small>
                 </td>
                 {keys.map((k) => (
-                  <td class="num">{d.legs[n]![k] === undefined ? "N/A" : duration(d.legs[n]![k]!)}</td>
+                  <td class="num">
+                    {diagnosis.legs[name]![k] === undefined ? "N/A" : duration(diagnosis.legs[name]![k]!)}
+                  </td>
                 ))}
-                <td class="num">{count(d.legs[n]!.messages)}</td>
+                <td class="num">{count(diagnosis.legs[name]!.messages)}</td>
               </tr>,
               <tr class="less same">
                 <td>
-                  <small>{a.run}</small>
+                  <small>{against.run}</small>
                 </td>
                 {keys.map((k) => (
-                  <td class="num">{a.legs[n]![k] === undefined ? "N/A" : duration(a.legs[n]![k]!)}</td>
+                  <td class="num">
+                    {against.legs[name]![k] === undefined ? "N/A" : duration(against.legs[name]![k]!)}
+                  </td>
                 ))}
-                <td class="num">{count(a.legs[n]!.messages)}</td>
+                <td class="num">{count(against.legs[name]!.messages)}</td>
               </tr>,
               <tr class="less same">
                 <td>
                   <small>difference</small>
                 </td>
                 {keys.map((k) => {
-                  const x = d.legs[n]![k],
-                    y = a.legs[n]![k];
+                  const x = diagnosis.legs[name]![k],
+                    y = against.legs[name]![k];
                   return (
                     <td class="num" data-ns={x !== undefined && y !== undefined ? x - y : undefined}>
                       {x === undefined || y === undefined

@@ -12,7 +12,7 @@ import { count, duration } from "../units";
 export function Distribution({ store }: { store: Store }) {
   const state = useStore(store),
     { page } = store.data,
-    d = page.diagnosis;
+    diagnosis = page.diagnosis;
   const [kind, setKind] = useState<"leg" | "stage">("leg");
   if (!page.curves.length) return null;
   const lines = linesOf(store, kind),
@@ -58,9 +58,9 @@ export function Distribution({ store }: { store: Store }) {
               "Cumulative distribution of the latency of each " +
               kind +
               "; median of the " +
-              d.leg +
+              diagnosis.leg +
               " leg " +
-              duration(d.latency_ns.p50 ?? 0) +
+              duration(diagnosis.latency_ns.p50 ?? 0) +
               "."
             }
           />
@@ -76,9 +76,9 @@ export function Distribution({ store }: { store: Store }) {
               "Complementary distribution of the latency of each " +
               kind +
               " on two log axes; slowest of the " +
-              d.leg +
+              diagnosis.leg +
               " leg " +
-              duration(d.latency_ns.max ?? 0) +
+              duration(diagnosis.latency_ns.max ?? 0) +
               "."
             }
           />
@@ -89,32 +89,32 @@ export function Distribution({ store }: { store: Store }) {
 }
 
 function selection(store: Store): number {
-  const d = store.data;
-  if (!store.state.range) return d.complete;
-  if (d.sight !== null) return d.sight;
-  let n = 0;
-  for (let i = 0; i < d.n; i++) if (store.matches(i)) n++;
-  return n;
+  const data = store.data;
+  if (!store.state.range) return data.complete;
+  if (data.sight !== null) return data.sight;
+  let chosen = 0;
+  for (let i = 0; i < data.n; i++) if (store.matches(i)) chosen++;
+  return chosen;
 }
 
 function linesOf(store: Store, kind: "leg" | "stage"): Line[] {
   const { page } = store.data,
     leg = page.diagnosis.leg;
-  const of = (curves: Curve[], dash?: number[], prefix = "") =>
+  const ofKind = (curves: Curve[], dash?: number[], prefix = "") =>
     curves
       .filter((c) => c.kind === kind)
       .map(
-        (c, i): Line => ({
-          name: prefix + c.name,
-          color: c.name === leg ? "ink" : "k" + [0, 3, 5, 1, 4, 7][i % 6],
+        (curve, i): Line => ({
+          name: prefix + curve.name,
+          color: curve.name === leg ? "ink" : "k" + [0, 3, 5, 1, 4, 7][i % 6],
           dash,
-          width: c.name === leg ? 2 : 1.3,
-          points: c.points,
-          show: prefix === "" || c.name === leg,
+          width: curve.name === leg ? 2 : 1.3,
+          points: curve.points,
+          show: prefix === "" || curve.name === leg,
         }),
       );
-  const lines = of(page.curves);
-  if (page.against) lines.push(...of(page.against.curves, [5, 3], "before: "));
+  const lines = ofKind(page.curves);
+  if (page.against) lines.push(...ofKind(page.against.curves, [5, 3], "before: "));
   const ideal = page.diagnosis.ideal_ns;
   if (kind === "leg" && ideal) {
     const points = Object.entries(ideal)
@@ -128,33 +128,37 @@ function linesOf(store: Store, kind: "leg" | "stage"): Line[] {
 }
 
 /** The latencies of the focus and of the reference, behind the curves. */
-function slices(u: uPlot, store: Store): void {
-  const d = store.data,
-    diagnosis = d.page.diagnosis,
-    g = u.ctx,
+function slices(plot: uPlot, store: Store): void {
+  const data = store.data,
+    diagnosis = data.page.diagnosis,
+    ctx = plot.ctx,
     ratio = devicePixelRatio;
   for (const [slice, color, name] of [
     [diagnosis.reference, ink("own"), "reference"],
     [diagnosis.focus, ink("c0"), "focus"],
   ] as const) {
     // The reference of a comparison is in the other run.
-    if (!d.sorted.length || !slice.messages || (diagnosis.against && name === "reference")) continue;
-    const a = u.valToPos(Math.max(1, d.quantile(slice.from)), "x", true),
-      b = Math.max(u.valToPos(Math.max(1, d.quantile(slice.to)), "x", true), a + 2);
-    g.save();
-    g.globalAlpha = 0.16;
-    g.fillStyle = color;
-    g.fillRect(a, u.bbox.top, b - a, u.bbox.height);
-    g.globalAlpha = 1;
-    g.fillStyle = ink("soft");
-    g.font = SMALL.replace("12", String(12 * ratio));
-    g.textBaseline = "top";
-    g.textAlign = "left";
-    const text = g.measureText(name).width,
-      wide = text + 8 < b - a,
-      room = b + text + 8 < u.bbox.left + u.bbox.width;
+    if (!data.sorted.length || !slice.messages || (diagnosis.against && name === "reference")) continue;
+    const left = plot.valToPos(Math.max(1, data.quantile(slice.from)), "x", true),
+      right = Math.max(plot.valToPos(Math.max(1, data.quantile(slice.to)), "x", true), left + 2);
+    ctx.save();
+    ctx.globalAlpha = 0.16;
+    ctx.fillStyle = color;
+    ctx.fillRect(left, plot.bbox.top, right - left, plot.bbox.height);
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = ink("soft");
+    ctx.font = SMALL.replace("12", String(12 * ratio));
+    ctx.textBaseline = "top";
+    ctx.textAlign = "left";
+    const text = ctx.measureText(name).width,
+      wide = text + 8 < right - left,
+      room = right + text + 8 < plot.bbox.left + plot.bbox.width;
     if (wide || name === "reference")
-      g.fillText(name, wide ? a + 4 : room ? b + 4 : a - text - 4, u.bbox.top + u.bbox.height - 17 * ratio);
-    g.restore();
+      ctx.fillText(
+        name,
+        wide ? left + 4 : room ? right + 4 : left - text - 4,
+        plot.bbox.top + plot.bbox.height - 17 * ratio,
+      );
+    ctx.restore();
   }
 }

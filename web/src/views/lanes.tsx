@@ -1,5 +1,5 @@
 // The drawing of a message's timeline: lanes with nested boxes, marks whose labels never overlap, samples, zoom.
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Chart, crisp, fit, halo, hideTip, line, linearTicks, say, showTip, type Plot } from "../chart";
 import type { Store } from "../store";
 import { FONT, ink, inkOn } from "../theme";
@@ -18,19 +18,20 @@ const LEAST = 0.8;
 
 export function Lanes({
   store,
-  of,
+  timeline,
   built,
   zoom,
   setZoom,
 }: {
   store: Store;
-  of: Timeline;
+  timeline: Timeline;
   built: Built;
   zoom: [number, number];
   setZoom: (z: [number, number]) => void;
 }) {
   const live = useRef({ zoom, selected: -1, drag: null as { start: number; now: number } | null });
   live.current.zoom = zoom;
+  useEffect(() => hideTip, []);
   const looks = store.looks,
     width0 = useRef(0);
   // Marks have as many rows as keep their labels apart.
@@ -55,24 +56,27 @@ export function Lanes({
   const probe = useRef<CanvasRenderingContext2D | null>(null);
 
   /** Where the labels of the marks go: a row and a place each. */
-  const labels = (g: CanvasRenderingContext2D, width: number) => {
+  const labels = (ctx: CanvasRenderingContext2D, width: number) => {
     const [from, to] = live.current.zoom,
       right = width - PAD,
       ends: number[] = [],
       out: { at: number; text: string; tx: number; row: number }[] = [];
-    g.font = FONT;
-    for (const [stage, at] of of.marks) {
+    ctx.font = FONT;
+    for (const [stage, at] of timeline.marks) {
       if (at < from - (to - from) * 0.001 || at > to * 1.001) continue;
       const px = x(at, width),
         text = stageName(stage) + " " + duration(at),
-        w = g.measureText(text).width;
-      const tx = Math.max(PAD, px + 4 + w <= right ? px + 4 : px - 4 - w >= PAD ? px - 4 - w : right - w);
+        labelWidth = ctx.measureText(text).width;
+      const tx = Math.max(
+        PAD,
+        px + 4 + labelWidth <= right ? px + 4 : px - 4 - labelWidth >= PAD ? px - 4 - labelWidth : right - labelWidth,
+      );
       let row = ends.findIndex((e) => tx > e + 8);
       if (row < 0) {
         row = ends.length;
         ends.push(0);
       }
-      ends[row] = tx + w;
+      ends[row] = tx + labelWidth;
       out.push({ at, text, tx, row });
     }
     return { out, rows: Math.max(1, ends.length) };
@@ -84,178 +88,182 @@ export function Lanes({
     return layout();
   };
 
-  const draw = (g: CanvasRenderingContext2D, p: Plot) => {
+  const draw = (ctx: CanvasRenderingContext2D, plot: Plot) => {
     const [from, to] = live.current.zoom,
       left = PAD,
-      right = p.width - PAD,
-      bottom = p.height - 30,
+      right = plot.width - PAD,
+      bottom = plot.height - 30,
       head = top0() - 4;
-    g.textBaseline = "middle";
-    g.strokeStyle = ink("line");
-    g.lineWidth = 1;
-    g.textAlign = "center";
-    for (const v of linearTicks(from, to, (right - left) / 95)) {
-      line(g, crisp(x(v, p.width)), head, crisp(x(v, p.width)), bottom);
-      g.fillStyle = ink("soft");
-      g.fillText(v ? tick(v) : "0", Math.max(left + 18, Math.min(right - 22, x(v, p.width))), bottom + 14);
+    ctx.textBaseline = "middle";
+    ctx.strokeStyle = ink("line");
+    ctx.lineWidth = 1;
+    ctx.textAlign = "center";
+    for (const value of linearTicks(from, to, (right - left) / 95)) {
+      line(ctx, crisp(x(value, plot.width)), head, crisp(x(value, plot.width)), bottom);
+      ctx.fillStyle = ink("soft");
+      ctx.fillText(
+        value ? tick(value) : "0",
+        Math.max(left + 18, Math.min(right - 22, x(value, plot.width))),
+        bottom + 14,
+      );
     }
     built.lanes.forEach((lane, i) => {
-      g.textAlign = "left";
-      g.fillStyle = ink("soft");
-      g.font = "600 " + FONT;
-      g.fillText(lane.name, left + 5, tops[i]! - 11);
-      g.font = FONT;
-      g.strokeStyle = ink("line");
-      line(g, left, crisp(tops[i]! - 2), right, crisp(tops[i]! - 2));
+      ctx.textAlign = "left";
+      ctx.fillStyle = ink("soft");
+      ctx.font = "600 " + FONT;
+      ctx.fillText(lane.name, left + 5, tops[i]! - 11);
+      ctx.font = FONT;
+      ctx.strokeStyle = ink("line");
+      line(ctx, left, crisp(tops[i]! - 2), right, crisp(tops[i]! - 2));
     });
-    g.save();
-    g.beginPath();
-    g.rect(left - 1, 0, right - left + 2, p.height);
-    g.clip();
-    const hatch = hatching(g);
-    built.boxes.forEach((b, i) => {
-      if (b.to < from || b.from > to) return;
-      const x0 = Math.max(x(b.from, p.width), left - 2),
-        x1 = Math.min(x(b.to, p.width), right + 2),
-        w = Math.max(LEAST, x1 - x0),
-        top = tops[b.lane]! + b.level * ROW,
-        fill = color(b);
-      const faint = store.state.cause !== null && b.cause !== store.state.cause;
-      g.fillStyle = fill;
-      g.globalAlpha = b.gap && fill !== ink("gap") ? 0.3 : faint && !b.gap ? 0.45 : 1;
-      g.fillRect(x0, top, w, ROW - 1);
-      g.globalAlpha = 1;
-      if (b.gap) {
-        g.fillStyle = hatch;
-        g.fillRect(x0, top, w, ROW - 1);
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(left - 1, 0, right - left + 2, plot.height);
+    ctx.clip();
+    const hatch = hatching(ctx);
+    built.boxes.forEach((box, i) => {
+      if (box.to < from || box.from > to) return;
+      const x0 = Math.max(x(box.from, plot.width), left - 2),
+        x1 = Math.min(x(box.to, plot.width), right + 2),
+        width = Math.max(LEAST, x1 - x0),
+        top = tops[box.lane]! + box.level * ROW,
+        fill = color(box);
+      const faint = store.state.cause !== null && box.cause !== store.state.cause;
+      ctx.fillStyle = fill;
+      ctx.globalAlpha = box.gap && fill !== ink("gap") ? 0.3 : faint && !box.gap ? 0.45 : 1;
+      ctx.fillRect(x0, top, width, ROW - 1);
+      ctx.globalAlpha = 1;
+      if (box.gap) {
+        ctx.fillStyle = hatch;
+        ctx.fillRect(x0, top, width, ROW - 1);
       }
-      if (w > 3) {
-        g.fillStyle = ink("bg");
-        g.fillRect(x0 + w - 0.7, top, 0.7, ROW - 1);
+      if (width > 3) {
+        ctx.fillStyle = ink("bg");
+        ctx.fillRect(x0 + width - 0.7, top, 0.7, ROW - 1);
       }
       if (i === live.current.selected) {
-        g.strokeStyle = ink("ink");
-        g.lineWidth = 2;
-        g.strokeRect(x0 + 1, top + 1, Math.max(1, w - 2), ROW - 3);
+        ctx.strokeStyle = ink("ink");
+        ctx.lineWidth = 2;
+        ctx.strokeRect(x0 + 1, top + 1, Math.max(1, width - 2), ROW - 3);
       }
-      if (w > 26) label(g, b, fill, faint, x0, top, w);
+      if (width > 26) label(ctx, box, fill, faint, x0, top, width);
     });
     // Samples: a tick below the lane's boxes.
-    g.strokeStyle = ink("ink");
-    g.lineWidth = 1.5;
-    for (const s of built.samples) {
-      const y = tops[s.lane]! + built.lanes[s.lane]!.depth * ROW;
-      line(g, crisp(x(s.at, p.width)), y + 1, crisp(x(s.at, p.width)), y + 8);
+    ctx.strokeStyle = ink("ink");
+    ctx.lineWidth = 1.5;
+    for (const sample of built.samples) {
+      const y = tops[sample.lane]! + built.lanes[sample.lane]!.depth * ROW;
+      line(ctx, crisp(x(sample.at, plot.width)), y + 1, crisp(x(sample.at, plot.width)), y + 8);
     }
     // Where the message went from one core to another.
-    g.strokeStyle = ink("faint");
-    g.lineWidth = 1;
-    for (const [at, a, b] of built.moves) {
-      const px = crisp(x(at, p.width)),
-        [u, v] = a < b ? [a, b] : [b, a];
-      line(g, px, tops[u]!, px, tops[v]!);
+    ctx.strokeStyle = ink("faint");
+    ctx.lineWidth = 1;
+    for (const [at, left, joined] of built.moves) {
+      const px = crisp(x(at, plot.width)),
+        [upper, lower] = left < joined ? [left, joined] : [joined, left];
+      line(ctx, px, tops[upper]!, px, tops[lower]!);
     }
-    for (const { at, text, tx, row } of labels(g, p.width).out) {
-      g.strokeStyle = ink("ink");
-      g.lineWidth = 1;
-      g.setLineDash([4, 3]);
-      line(g, crisp(x(at, p.width)), 4 + row * MARK_ROW, crisp(x(at, p.width)), bottom);
-      g.setLineDash([]);
-      g.textAlign = "left";
-      halo(g, text, tx, 11 + row * MARK_ROW);
+    for (const { at, text, tx, row } of labels(ctx, plot.width).out) {
+      ctx.strokeStyle = ink("ink");
+      ctx.lineWidth = 1;
+      ctx.setLineDash([4, 3]);
+      line(ctx, crisp(x(at, plot.width)), 4 + row * MARK_ROW, crisp(x(at, plot.width)), bottom);
+      ctx.setLineDash([]);
+      ctx.textAlign = "left";
+      halo(ctx, text, tx, 11 + row * MARK_ROW);
     }
-    const t = live.current.drag;
-    if (t && Math.abs(t.now - t.start) > 2) {
-      g.globalAlpha = 0.18;
-      g.fillStyle = ink("focus");
-      g.fillRect(Math.min(t.start, t.now), 0, Math.abs(t.now - t.start), bottom);
-      g.globalAlpha = 1;
+    const dragged = live.current.drag;
+    if (dragged && Math.abs(dragged.now - dragged.start) > 2) {
+      ctx.globalAlpha = 0.18;
+      ctx.fillStyle = ink("focus");
+      ctx.fillRect(Math.min(dragged.start, dragged.now), 0, Math.abs(dragged.now - dragged.start), bottom);
+      ctx.globalAlpha = 1;
     }
-    g.restore();
+    ctx.restore();
   };
   const label = (
-    g: CanvasRenderingContext2D,
-    b: Box,
+    ctx: CanvasRenderingContext2D,
+    box: Box,
     fill: string,
     faint: boolean,
     x0: number,
     top: number,
-    w: number,
+    width: number,
   ) => {
-    const text = fit(g, b.name, w - 9);
+    const text = fit(ctx, box.name, width - 9);
     if (!text) return;
-    g.textAlign = "left";
-    if (b.gap) {
-      g.fillStyle = ink("gap");
-      g.fillRect(x0 + 2, top + 3, g.measureText(text).width + 6, ROW - 7);
+    ctx.textAlign = "left";
+    if (box.gap) {
+      ctx.fillStyle = ink("gap");
+      ctx.fillRect(x0 + 2, top + 3, ctx.measureText(text).width + 6, ROW - 7);
     }
-    g.fillStyle = b.gap || faint ? ink("ink") : inkOn(fill);
-    g.fillText(text, x0 + 5, top + ROW / 2);
+    ctx.fillStyle = box.gap || faint ? ink("ink") : inkOn(fill);
+    ctx.fillText(text, x0 + 5, top + ROW / 2);
   };
 
-  const setup = (p: Plot) => {
-    const c = p.canvas,
+  const setup = (plot: Plot) => {
+    const canvas = plot.canvas,
       at = live.current;
-    const zoomTo = (a: number, b: number) => {
-      const span = Math.min(of.length, Math.max(20, b - a)),
-        start = Math.max(0, Math.min(of.length - span, a));
+    const zoomTo = (from: number, to: number) => {
+      const span = Math.min(timeline.length, Math.max(20, to - from)),
+        start = Math.max(0, Math.min(timeline.length - span, from));
       setZoom([start, start + Math.max(1, span)]);
     };
-    const local = (e: MouseEvent) => {
-      const box = c.getBoundingClientRect();
-      return [e.clientX - box.left, e.clientY - box.top] as const;
+    const local = (event: MouseEvent) => {
+      const box = canvas.getBoundingClientRect();
+      return [event.clientX - box.left, event.clientY - box.top] as const;
     };
-    const boxTip = (b: Box): [string, string[]] => [
-      short(b.name, 200) + ": " + duration(b.to - b.from),
+    const boxTip = (box: Box): [string, string[]] => [
+      short(box.name, 200) + ": " + duration(box.to - box.from),
       [
-        b.own < b.to - b.from ? "of this its own " + duration(b.own) : "",
-        short(b.path, 400),
-        b.cause !== null ? "counts to " + looks.title(b.cause) : "",
-        "from " + duration(b.from) + " to " + duration(b.to),
+        box.own < box.to - box.from ? "of this its own " + duration(box.own) : "",
+        short(box.path, 400),
+        box.cause !== null ? "counts to " + looks.title(box.cause) : "",
+        "from " + duration(box.from) + " to " + duration(box.to),
       ].filter(Boolean),
     ];
     const under = (px: number, py: number) => {
       let best = -1,
         least = 4;
-      built.boxes.forEach((b, i) => {
-        const top = tops[b.lane]! + b.level * ROW;
+      built.boxes.forEach((box, i) => {
+        const top = tops[box.lane]! + box.level * ROW;
         if (py < top || py >= top + ROW) return;
-        const x0 = x(b.from, p.width),
-          x1 = Math.max(x(b.to, p.width), x0 + LEAST),
-          q = px < x0 ? x0 - px : px > x1 ? px - x1 : 0;
-        if (q < least) {
-          least = q;
+        const x0 = x(box.from, plot.width),
+          x1 = Math.max(x(box.to, plot.width), x0 + LEAST),
+          distance = px < x0 ? x0 - px : px > x1 ? px - x1 : 0;
+        if (distance < least) {
+          least = distance;
           best = i;
         }
       });
       return best;
     };
     const sampleAt = (px: number, py: number) =>
-      built.samples.find((s) => {
-        const y = tops[s.lane]! + built.lanes[s.lane]!.depth * ROW;
-        return py >= y - 1 && py <= y + 11 && Math.abs(x(s.at, p.width) - px) < 5;
+      built.samples.find((sample) => {
+        const y = tops[sample.lane]! + built.lanes[sample.lane]!.depth * ROW;
+        return py >= y - 1 && py <= y + 11 && Math.abs(x(sample.at, plot.width) - px) < 5;
       });
-    c.style.cursor = "crosshair";
-    c.addEventListener("pointerdown", (e) => {
-      if (e.button === 0) {
-        const [px] = local(e);
+    canvas.style.cursor = "crosshair";
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button === 0) {
+        const [px] = local(event);
         at.drag = { start: px, now: px };
-        c.setPointerCapture(e.pointerId);
+        canvas.setPointerCapture(event.pointerId);
       }
     });
-    c.addEventListener("pointermove", (e) => {
-      const [px, py] = local(e);
+    canvas.addEventListener("pointermove", (event) => {
+      const [px, py] = local(event);
       if (at.drag) {
         at.drag.now = px;
         hideTip();
-        p.redraw();
+        plot.redraw();
         return;
       }
       const sample = sampleAt(px, py);
       if (sample) {
         showTip(
-          e.clientX,
-          e.clientY,
+          event.clientX,
+          event.clientY,
           "Sample at " + duration(sample.at),
           sample.stack.slice(-14).map((f) => short(f, 90)),
         );
@@ -264,89 +272,91 @@ export function Lanes({
       const i = under(px, py);
       if (i !== at.selected) {
         at.selected = i;
-        p.redraw();
+        plot.redraw();
       }
       if (i < 0) hideTip();
-      else showTip(e.clientX, e.clientY, ...boxTip(built.boxes[i]!));
+      else showTip(event.clientX, event.clientY, ...boxTip(built.boxes[i]!));
     });
-    c.addEventListener("pointerup", () => {
-      const t = at.drag;
+    canvas.addEventListener("pointerup", () => {
+      const dragged = at.drag;
       at.drag = null;
-      if (t && Math.abs(t.now - t.start) > 5)
-        zoomTo(ns(Math.min(t.start, t.now), p.width), ns(Math.max(t.start, t.now), p.width));
-      else p.redraw();
+      if (dragged && Math.abs(dragged.now - dragged.start) > 5)
+        zoomTo(
+          ns(Math.min(dragged.start, dragged.now), plot.width),
+          ns(Math.max(dragged.start, dragged.now), plot.width),
+        );
+      else plot.redraw();
     });
-    c.addEventListener("pointercancel", () => {
+    canvas.addEventListener("pointercancel", () => {
       at.drag = null;
-      p.redraw();
+      plot.redraw();
     });
     const leave = () => {
       if (at.drag) return;
       at.selected = -1;
       hideTip();
-      p.redraw();
+      plot.redraw();
     };
-    c.addEventListener("pointerleave", leave);
-    c.addEventListener("blur", leave);
-    c.addEventListener("dblclick", () => zoomTo(0, of.length));
+    canvas.addEventListener("pointerleave", leave);
+    canvas.addEventListener("blur", leave);
+    canvas.addEventListener("dblclick", () => zoomTo(0, timeline.length));
     // The wheel belongs to the page until the timeline was clicked (or Ctrl is held).
-    c.addEventListener(
+    canvas.addEventListener(
       "wheel",
-      (e) => {
-        if (document.activeElement !== c && !e.ctrlKey) return;
-        e.preventDefault();
+      (event) => {
+        if (document.activeElement !== canvas && !event.ctrlKey) return;
+        event.preventDefault();
         const [from, to] = at.zoom,
-          here = ns(local(e)[0], p.width),
-          f = Math.exp(e.deltaY * 0.0016);
-        if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
-          const by = (e.deltaX || e.deltaY) * 0.001 * (to - from);
+          here = ns(local(event)[0], plot.width),
+          factor = Math.exp(event.deltaY * 0.0016);
+        if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+          const by = (event.deltaX || event.deltaY) * 0.001 * (to - from);
           zoomTo(from + by, to + by);
-        } else zoomTo(here - (here - from) * f, here + (to - here) * f);
+        } else zoomTo(here - (here - from) * factor, here + (to - here) * factor);
       },
       { passive: false },
     );
-    c.addEventListener("keydown", (e) => {
+    canvas.addEventListener("keydown", (event) => {
       const [from, to] = at.zoom,
         span = to - from,
         centre = from + span / 2;
-      if (e.key === "+" || e.key === "=") zoomTo(centre - span / 3.2, centre + span / 3.2);
-      else if (e.key === "-" || e.key === "−") zoomTo(centre - span * 0.8, centre + span * 0.8);
-      else if (e.key === "ArrowRight") zoomTo(from + span / 6, to + span / 6);
-      else if (e.key === "ArrowLeft") zoomTo(from - span / 6, to - span / 6);
-      else if (e.key === "0" || e.key === "Escape") {
+      if (event.key === "+" || event.key === "=") zoomTo(centre - span / 3.2, centre + span / 3.2);
+      else if (event.key === "-" || event.key === "−") zoomTo(centre - span * 0.8, centre + span * 0.8);
+      else if (event.key === "ArrowRight") zoomTo(from + span / 6, to + span / 6);
+      else if (event.key === "ArrowLeft") zoomTo(from - span / 6, to - span / 6);
+      else if (event.key === "0" || event.key === "Escape") {
         at.selected = -1;
         hideTip();
-        zoomTo(0, of.length);
-      } else if (e.key === "n" || e.key === "p") {
-        at.selected = Math.max(0, Math.min(built.boxes.length - 1, at.selected + (e.key === "n" ? 1 : -1)));
-        const b = built.boxes[at.selected]!,
-          box = c.getBoundingClientRect(),
-          [title, rows] = boxTip(b);
-        if (b.to < from || b.from > to) zoomTo(b.from - span / 4, b.from + span * 0.75);
-        else p.redraw();
+        zoomTo(0, timeline.length);
+      } else if (event.key === "n" || event.key === "p") {
+        at.selected = Math.max(0, Math.min(built.boxes.length - 1, at.selected + (event.key === "n" ? 1 : -1)));
+        const chosen = built.boxes[at.selected]!,
+          box = canvas.getBoundingClientRect(),
+          [title, rows] = boxTip(chosen);
+        if (chosen.to < from || chosen.from > to) zoomTo(chosen.from - span / 4, chosen.from + span * 0.75);
+        else plot.redraw();
         showTip(
-          box.left + Math.max(PAD, x(b.from, p.width)),
-          box.top + tops[b.lane]! + (b.level + 1) * ROW,
+          box.left + Math.max(PAD, x(chosen.from, plot.width)),
+          box.top + tops[chosen.lane]! + (chosen.level + 1) * ROW,
           title,
           rows,
         );
         say(title + ", " + rows.join(", "));
       } else return;
-      e.preventDefault();
+      event.preventDefault();
     });
-    return hideTip;
   };
-  const marks = of.marks
-    .map(([s, at], i) => (i ? stageName(s) + " +" + duration(at - of.marks[i - 1]![1]) : stageName(s)))
+  const marks = timeline.marks
+    .map(([s, at], i) => (i ? stageName(s) + " +" + duration(at - timeline.marks[i - 1]![1]) : stageName(s)))
     .join(", ");
   return (
     <Chart
       height={height}
       label={
         "Timeline of message " +
-        of.id +
+        timeline.id +
         ", " +
-        duration(of.length) +
+        duration(timeline.length) +
         ": " +
         marks +
         ". Keys: plus and minus zoom, arrows move, n and p step through the boxes. The same as tables follows."
@@ -357,18 +367,18 @@ export function Lanes({
   );
 }
 
-function hatching(g: CanvasRenderingContext2D): CanvasPattern {
+function hatching(ctx: CanvasRenderingContext2D): CanvasPattern {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 8;
-  const h = tile.getContext("2d")!;
-  h.strokeStyle = ink("faint");
-  h.globalAlpha = 0.55;
-  h.lineWidth = 1;
-  for (const o of [-8, 0, 8]) {
-    h.beginPath();
-    h.moveTo(o - 1, 9);
-    h.lineTo(o + 9, -1);
-    h.stroke();
+  const stripes = tile.getContext("2d")!;
+  stripes.strokeStyle = ink("faint");
+  stripes.globalAlpha = 0.55;
+  stripes.lineWidth = 1;
+  for (const offset of [-8, 0, 8]) {
+    stripes.beginPath();
+    stripes.moveTo(offset - 1, 9);
+    stripes.lineTo(offset + 9, -1);
+    stripes.stroke();
   }
-  return g.createPattern(tile, "repeat")!;
+  return ctx.createPattern(tile, "repeat")!;
 }

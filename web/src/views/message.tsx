@@ -11,15 +11,15 @@ import { about } from "./balloon";
 import { Lanes } from "./lanes";
 
 type Loaded =
-  | { id: number; of: Timeline; built: Built; beside: Beside | null | undefined }
+  | { id: number; timeline: Timeline; built: Built; beside: Beside | null | undefined }
   | { id: number; missing: string };
 
 export function MessageView({ store }: { store: Store }) {
   useStore(store);
-  const d = store.data,
-    page = d.page,
+  const data = store.data,
+    page = data.page,
     id = store.shown(),
-    row = d.row(id);
+    row = data.row(id);
   const [loaded, set] = useState<Loaded | null>(null);
   // biome-ignore lint/correctness/useExhaustiveDependencies: the page and its store stay the same while it is open.
   useEffect(() => {
@@ -29,10 +29,10 @@ export function MessageView({ store }: { store: Store }) {
     timelineOf(page, id)
       .then((bundle) => {
         if (gone) return;
-        const of = bundle?.messages.find((m) => m.id === id);
+        const timeline = bundle?.messages.find((m) => m.id === id);
         set(
-          of
-            ? { id, of, built: build(bundle!, of, page.reference, page.roles), beside: bundle!.beside }
+          timeline
+            ? { id, timeline, built: build(bundle!, timeline, page.reference, page.roles), beside: bundle!.beside }
             : {
                 id,
                 missing:
@@ -60,7 +60,7 @@ export function MessageView({ store }: { store: Store }) {
   const [title, rows] = row < 0 ? ["Message " + count(id), []] : about(store, row);
   const what =
     store.state.message === null
-      ? row === d.slowest
+      ? row === data.slowest
         ? "The slowest message"
         : "The slowest of the chosen messages"
       : "Message " + count(id);
@@ -87,7 +87,7 @@ export function MessageView({ store }: { store: Store }) {
       ) : "missing" in ready ? (
         <Missing store={store} id={id} why={ready.missing} />
       ) : (
-        <Whole store={store} of={ready.of} built={ready.built} beside={ready.beside} />
+        <Whole store={store} timeline={ready.timeline} built={ready.built} beside={ready.beside} />
       )}
     </Section>
   );
@@ -95,28 +95,28 @@ export function MessageView({ store }: { store: Store }) {
 
 /** Its neighbours by latency, of all messages and of the same cause. */
 function Around({ store, id, beside }: { store: Store; id: number; beside: Beside | null | undefined }) {
-  const d = store.data,
-    row = d.row(id);
+  const data = store.data,
+    row = data.row(id);
   const find = (better: (ns: number, best: number) => boolean, side: 1 | -1, same: boolean) => {
     let best = -1;
-    const at = d.latency[row]!;
+    const at = data.latency[row]!;
     const consider = (i: number) => {
-      const ns = d.latency[i]!;
+      const ns = data.latency[i]!;
       if (
         i === row ||
         (side > 0 ? ns < at || (ns === at && i < row) : ns > at || (ns === at && i > row)) ||
         Number.isNaN(ns)
       )
         return;
-      if (best < 0 || better(ns, d.latency[best]!)) best = i;
+      if (best < 0 || better(ns, data.latency[best]!)) best = i;
     };
     // Of the focus where it is one of these: their timelines are at hand. Where not every message has a row, the server
     // knows.
     if (store.inFocus(row) || same) {
-      for (const i of d.focus) if (!same || d.cause[i] === d.cause[row]) consider(i);
-    } else if (d.sampled) return (side > 0 ? beside?.slower : beside?.faster) ?? -1;
-    else for (let i = 0; i < d.n; i++) consider(i);
-    return d.id(best);
+      for (const i of data.focus) if (!same || data.cause[i] === data.cause[row]) consider(i);
+    } else if (data.sampled) return (side > 0 ? beside?.slower : beside?.faster) ?? -1;
+    else for (let i = 0; i < data.n; i++) consider(i);
+    return data.id(best);
   };
   // biome-ignore lint/correctness/useExhaustiveDependencies: it depends on the rows, whose change is a new version.
   const [slower, faster, next] = useMemo(
@@ -126,7 +126,7 @@ function Around({ store, id, beside }: { store: Store; id: number; beside: Besid
         find((ns, best) => ns > best, -1, false),
         store.inFocus(row) ? find((ns, best) => ns > best, -1, true) : -1,
       ] as const,
-    [id, beside, d.version],
+    [id, beside, data.version],
   );
   const button = (to: number, text: string) => (
     <button type="button" disabled={to < 0} onClick={() => store.set({ message: to })}>
@@ -138,19 +138,19 @@ function Around({ store, id, beside }: { store: Store; id: number; beside: Besid
       {button(slower, "Slower")}
       {button(faster, "Faster")}
       {button(next, "Next of the same cause")}
-      {button(store.state.message === null || d.slowest === row ? -1 : d.id(d.slowest), "Slowest")}
+      {button(store.state.message === null || data.slowest === row ? -1 : data.id(data.slowest), "Slowest")}
     </div>
   );
 }
 
 function Missing({ store, id, why }: { store: Store; id: number; why: string }) {
-  const d = store.data,
-    run = d.page.diagnosis.run,
-    at = d.focus.indexOf(d.row(id)),
-    m = d.page.messages;
+  const data = store.data,
+    run = data.page.diagnosis.run,
+    at = data.focus.indexOf(data.row(id)),
+    columns = data.page.messages;
   const times =
     at >= 0
-      ? Array.from({ length: m.causes }, (_, c) => [c, d.times[at * m.causes + c]!] as const)
+      ? Array.from({ length: columns.causes }, (_, c) => [c, data.times[at * columns.causes + c]!] as const)
           .filter(([, ns]) => ns > 0)
           .sort((a, b) => b[1] - a[1])
       : [];
@@ -163,10 +163,10 @@ function Missing({ store, id, why }: { store: Store; id: number; why: string }) 
       {times.length ? (
         <table class="paths">
           <tbody>
-            {times.map(([c, ns]) => (
+            {times.map(([cause, ns]) => (
               <tr>
                 <td>
-                  <Swatch looks={store.looks} cause={c} /> {store.looks.title(c)}
+                  <Swatch looks={store.looks} cause={cause} /> {store.looks.title(cause)}
                 </td>
                 <td class="num">{duration(ns)}</td>
               </tr>
@@ -195,41 +195,41 @@ export const stageName = (s: string) => STAGES[s] ?? s;
 
 function Whole({
   store,
-  of,
+  timeline,
   built,
   beside,
 }: {
   store: Store;
-  of: Timeline;
+  timeline: Timeline;
   built: Built;
   beside: Beside | null | undefined;
 }) {
-  const d = store.data,
-    [zoom, setZoom] = useState<[number, number]>([0, of.length]);
-  useEffect(() => setZoom([0, of.length]), [of]);
-  const shown = zoom[1] > of.length ? ([0, of.length] as [number, number]) : zoom;
+  const data = store.data,
+    [zoom, setZoom] = useState<[number, number]>([0, timeline.length]);
+  useEffect(() => setZoom([0, timeline.length]), [timeline]);
+  const shown = zoom[1] > timeline.length ? ([0, timeline.length] as [number, number]) : zoom;
   const meta = [
-    plural(of.bytes, "byte"),
-    of.flow,
-    "thread " + of.tid,
-    of.class ?? "",
-    of.pairing ? "paired by " + of.pairing : "",
-    of.ahead ? plural(of.ahead, "message") + " served ahead of it" : "",
+    plural(timeline.bytes, "byte"),
+    timeline.flow,
+    "thread " + timeline.tid,
+    timeline.class ?? "",
+    timeline.pairing ? "paired by " + timeline.pairing : "",
+    timeline.ahead ? plural(timeline.ahead, "message") + " served ahead of it" : "",
   ]
     .filter(Boolean)
     .join(" · ");
   // Between two stages: a button that zooms to it.
-  const legs = of.marks.flatMap(([name, at], i) =>
+  const legs = timeline.marks.flatMap(([name, at], i) =>
     i === 0
       ? [stageName(name)]
       : [
           " → ",
           <button
             type="button"
-            title={"Zoom to " + stageName(of.marks[i - 1]![0]) + " → " + stageName(name)}
-            onClick={() => setZoom([of.marks[i - 1]![1], Math.max(at, of.marks[i - 1]![1] + 20)])}
+            title={"Zoom to " + stageName(timeline.marks[i - 1]![0]) + " → " + stageName(name)}
+            onClick={() => setZoom([timeline.marks[i - 1]![1], Math.max(at, timeline.marks[i - 1]![1] + 20)])}
           >
-            {"+" + duration(at - of.marks[i - 1]![1])}
+            {"+" + duration(at - timeline.marks[i - 1]![1])}
           </button>,
           " " + stageName(name),
         ],
@@ -240,19 +240,19 @@ function Whole({
         {meta}
         <br />
         {legs}
-        {shown[0] > 0 || shown[1] < of.length ? (
+        {shown[0] > 0 || shown[1] < timeline.length ? (
           <>
             {" "}
-            <button type="button" class="link" onClick={() => setZoom([0, of.length])}>
+            <button type="button" class="link" onClick={() => setZoom([0, timeline.length])}>
               Show all
             </button>
           </>
         ) : null}
       </p>
-      {of.ahead_ids.length ? (
+      {timeline.ahead_ids.length ? (
         <p class="meta">
           Ahead of it, the last first:{" "}
-          {of.ahead_ids.map((id, i) => (
+          {timeline.ahead_ids.map((id, i) => (
             <>
               {i ? " · " : ""}
               <button type="button" onClick={() => open(store, id)}>
@@ -263,22 +263,22 @@ function Whole({
         </p>
       ) : null}
       <Legend store={store} built={built} />
-      <Lanes key={of.id} store={store} of={of} built={built} zoom={shown} setZoom={setZoom} />
+      <Lanes key={timeline.id} store={store} timeline={timeline} built={built} zoom={shown} setZoom={setZoom} />
       <p class="hint">
         Drag across the timeline to zoom in; after a click the wheel zooms too. Double-click or 0 shows it all. Keys: +
         and − zoom, ← → move, n and p step through the boxes. Ticks under a lane are samples of the clock, with their
         call stacks.
       </p>
-      <Rows store={store} of={of} built={built} />
+      <Rows store={store} timeline={timeline} built={built} />
       <details>
         <summary>{"The boxes as a table (" + count(built.boxes.length) + ")"}</summary>
         <BoxTable store={store} built={built} />
       </details>
       <p class="hint">
         {"Slower than " +
-          ((beside ? beside.place / Math.max(1, d.complete) : d.rank(of.length - 1)) * 100).toFixed(2) +
+          ((beside ? beside.place / Math.max(1, data.complete) : data.rank(timeline.length - 1)) * 100).toFixed(2) +
           " % of the messages. In a terminal: "}
-        <code>{"tailsight show " + d.page.diagnosis.run + " " + of.id}</code>
+        <code>{"tailsight show " + data.page.diagnosis.run + " " + timeline.id}</code>
       </p>
     </div>
   );
@@ -309,13 +309,13 @@ function Legend({ store, built }: { store: Store; built: Built }) {
 }
 
 /** The parts of the message: they sum to its latency. */
-function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }) {
+function Rows({ store, timeline, built }: { store: Store; timeline: Timeline; built: Built }) {
   const { page } = store.data,
     sum = built.rows.reduce((a, r) => a + r.ns, 0),
     top = Math.max(1, ...built.rows.map((r) => Math.max(r.ns, r.reference)));
   // Rows of less than a hundredth, here and usually, are one row until they are asked for.
-  const [all, setAll] = useState(false),
-    least = 0.01 * of.length;
+  const [unfolded, setAll] = useState(false),
+    least = 0.01 * timeline.length;
   const isSmall = (r: MessageRow) => r.ns < least && r.reference < Math.max(least, 0.01 * page.reference_ns);
   const small = built.rows.filter(isSmall),
     add = (f: (r: MessageRow) => number) => small.reduce((a, r) => a + f(r), 0);
@@ -336,26 +336,26 @@ function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }
         </thead>
         <tbody>
           {built.rows
-            .filter((r) => !folds || all || !isSmall(r))
-            .map((r) => (
-              <tr class={r.more < 0 ? "less" : ""} data-ns={r.ns} data-usual={r.reference}>
+            .filter((r) => !folds || unfolded || !isSmall(r))
+            .map((row) => (
+              <tr class={row.more < 0 ? "less" : ""} data-ns={row.ns} data-usual={row.reference}>
                 <td class="what">
-                  <b>{r.key.title || r.key.name}</b>
+                  <b>{row.key.title || row.key.name}</b>
                   <small>
-                    {page.categories[r.key.category] + " on the " + page.roles[r.key.role] + ", " + r.key.leg}
+                    {page.categories[row.key.category] + " on the " + page.roles[row.key.role] + ", " + row.key.leg}
                   </small>
                 </td>
                 <td class="twobars" aria-hidden="true">
-                  {bar(r.ns, store.looks.css(r.cause))}
-                  {bar(r.reference, "var(--own)")}
+                  {bar(row.ns, store.looks.css(row.cause))}
+                  {bar(row.reference, "var(--own)")}
                 </td>
-                <td class="num">{duration(r.ns)}</td>
-                <td class="num">{duration(r.reference)}</td>
-                <td class="num">{more(r.more)}</td>
+                <td class="num">{duration(row.ns)}</td>
+                <td class="num">{duration(row.reference)}</td>
+                <td class="num">{more(row.more)}</td>
                 <td>
-                  {r.cause !== null ? (
+                  {row.cause !== null ? (
                     <>
-                      <Swatch looks={store.looks} cause={r.cause} /> {store.looks.name(r.cause)}
+                      <Swatch looks={store.looks} cause={row.cause} /> {store.looks.name(row.cause)}
                     </>
                   ) : (
                     ""
@@ -366,8 +366,13 @@ function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }
           {folds ? (
             <tr class="less">
               <td>
-                <button type="button" class="link" aria-expanded={all ? "true" : "false"} onClick={() => setAll(!all)}>
-                  {(all ? "Hide " : "Show ") + small.length + " smaller rows"}
+                <button
+                  type="button"
+                  class="link"
+                  aria-expanded={unfolded ? "true" : "false"}
+                  onClick={() => setAll(!unfolded)}
+                >
+                  {(unfolded ? "Hide " : "Show ") + small.length + " smaller rows"}
                 </button>
               </td>
               <td />
@@ -384,7 +389,7 @@ function Rows({ store, of, built }: { store: Store; of: Timeline; built: Built }
             <td />
             <td class="num" id="message-sum" data-ns={sum}>
               <b>{duration(sum)}</b>
-              {sum === of.length ? "" : " of " + duration(of.length)}
+              {sum === timeline.length ? "" : " of " + duration(timeline.length)}
             </td>
             <td class="num">{duration(page.reference_ns)}</td>
             <td class="num">{more(sum - page.reference_ns)}</td>
@@ -409,16 +414,16 @@ function BoxTable({ store, built }: { store: Store; built: Built }) {
           </tr>
         </thead>
         <tbody>
-          {built.boxes.slice(0, most).map((b) => (
+          {built.boxes.slice(0, most).map((box) => (
             <tr>
-              <td class="num">{(b.from / 1000).toFixed(2)}</td>
-              <td class="num">{duration(b.to - b.from)}</td>
-              <td class="num">{b.own ? duration(b.own) : "–"}</td>
-              <td>{built.lanes[b.lane]!.name}</td>
+              <td class="num">{(box.from / 1000).toFixed(2)}</td>
+              <td class="num">{duration(box.to - box.from)}</td>
+              <td class="num">{box.own ? duration(box.own) : "–"}</td>
+              <td>{built.lanes[box.lane]!.name}</td>
               <td>
-                <code>{b.path}</code>
+                <code>{box.path}</code>
               </td>
-              <td>{b.cause !== null ? store.looks.title(b.cause) : ""}</td>
+              <td>{box.cause !== null ? store.looks.title(box.cause) : ""}</td>
             </tr>
           ))}
           {built.boxes.length > most ? (

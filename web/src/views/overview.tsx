@@ -7,37 +7,37 @@ import { Bar, Head, Rich, Scroll, Section } from "../parts";
 import { count, duration, durationParts, percent, plural, prose } from "../units";
 
 /** The transmit leg's name says where it begins when that is not the send call. */
-export function legName(d: Diagnosis, leg: string): string {
-  const from = Object.values(d.send_entry ?? {}),
-    all = (source: string) => from.length > 0 && from.every((s) => s === source);
+export function legName(diagnosis: Diagnosis, leg: string): string {
+  const from = Object.values(diagnosis.send_entry ?? {}),
+    allFrom = (source: string) => from.length > 0 && from.every((s) => s === source);
   return leg !== "transmit"
     ? leg
-    : all("driver")
+    : allFrom("driver")
       ? "transmit (from the driver)"
-      : all("net_dev_queue")
+      : allFrom("net_dev_queue")
         ? "transmit (from the qdisc)"
         : leg;
 }
 
 export function Header({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis,
-    m = page.meta;
-  const leg = d.leg === "total" ? "" : legName(d, d.leg) + " only · ";
+    diagnosis = page.diagnosis,
+    meta = page.meta;
+  const leg = diagnosis.leg === "total" ? "" : legName(diagnosis, diagnosis.leg) + " only · ";
   // Where most has no known owner, that is the answer.
-  const unknown = d.causes.find((c) => c.category === "unexplained" && c.share > 0.5);
+  const unknown = diagnosis.causes.find((c) => c.category === "unexplained" && c.share > 0.5);
   const first = (unknown ?? firstCause(store))?.explanation ?? "";
   return (
     <header>
       <p class="eyebrow" id="eyebrow">
-        {d.app +
+        {diagnosis.app +
           " · " +
           leg +
-          count(d.messages.complete) +
+          count(diagnosis.messages.complete) +
           " of " +
-          plural(d.messages.total, segments(d) ? "segment" : "message") +
+          plural(diagnosis.messages.total, segments(diagnosis) ? "segment" : "message") +
           " in " +
-          duration(m.end_ns - m.start_ns)}
+          duration(meta.end_ns - meta.start_ns)}
       </p>
       <h1 id="verdict">{prose(page.verdict)}</h1>
       {first ? (
@@ -45,8 +45,8 @@ export function Header({ store }: { store: Store }) {
           <Rich text={first} />
         </p>
       ) : null}
-      {m.state === "complete" ? null : (
-        <p class="note">{"This run is partial: " + (m.partial || "the recorder did not finish") + "."}</p>
+      {meta.state === "complete" ? null : (
+        <p class="note">{"This run is partial: " + (meta.partial || "the recorder did not finish") + "."}</p>
       )}
     </header>
   );
@@ -81,12 +81,12 @@ export function Notes({ store }: { store: Store }) {
 /** What was recorded, when and on which machine. */
 export function Facts({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis,
-    m = page.meta,
-    h = m.host,
-    t = m.target;
-  const started = m.started_unix_ns
-    ? new Date(m.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC"
+    diagnosis = page.diagnosis,
+    meta = page.meta,
+    host = meta.host,
+    target = meta.target;
+  const started = meta.started_unix_ns
+    ? new Date(meta.started_unix_ns / 1e6).toISOString().replace("T", " ").slice(0, 19) + " UTC"
     : "";
   const list = (v: number[]) =>
     v.length > 6 ? v.slice(0, 6).join(", ") + " and " + (v.length - 6) + " more" : v.join(", ");
@@ -95,17 +95,17 @@ export function Facts({ store }: { store: Store }) {
     [
       "Target",
       [
-        t.selector,
-        t.pids.length ? (t.pids.length > 1 ? "pids " : "pid ") + list(t.pids) : "",
-        t.ports.length ? (t.ports.length > 1 ? "ports " : "port ") + list(t.ports) : "",
+        target.selector,
+        target.pids.length ? (target.pids.length > 1 ? "pids " : "pid ") + list(target.pids) : "",
+        target.ports.length ? (target.ports.length > 1 ? "ports " : "port ") + list(target.ports) : "",
       ]
         .filter(Boolean)
         .join(" · "),
     ],
-    ["Kernel", [h.kernel, h.arch].filter(Boolean).join(" ")],
-    ["Processor", [h.cpu_model, h.cpus ? plural(h.cpus, "core") : ""].filter(Boolean).join(", ")],
-    ["Source", m.source],
-    ["Compared with", d.against ? "the run " + d.against : ""],
+    ["Kernel", [host.kernel, host.arch].filter(Boolean).join(" ")],
+    ["Processor", [host.cpu_model, host.cpus ? plural(host.cpus, "core") : ""].filter(Boolean).join(", ")],
+    ["Source", meta.source],
+    ["Compared with", diagnosis.against ? "the run " + diagnosis.against : ""],
   ];
   return (
     <Section id="recorded" title="What was recorded">
@@ -125,7 +125,7 @@ export function Facts({ store }: { store: Store }) {
 
 export function Overview({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis;
+    diagnosis = page.diagnosis;
   return (
     <>
       <section aria-labelledby="percentiles-title" id="overview">
@@ -136,8 +136,8 @@ export function Overview({ store }: { store: Store }) {
           {page.percentiles.map((key) => (
             <Tile
               name={key}
-              ns={d.latency_ns[key]}
-              interval={intervalOf(store, d.leg, key)}
+              ns={diagnosis.latency_ns[key]}
+              interval={intervalOf(store, diagnosis.leg, key)}
               needed={page.needed[key]}
             />
           ))}
@@ -145,7 +145,7 @@ export function Overview({ store }: { store: Store }) {
       </section>
       <Legs store={store} />
       <Slowest store={store} />
-      <Ideal d={d} />
+      <Ideal d={diagnosis} />
     </>
   );
 }
@@ -196,8 +196,8 @@ function Tile({
 
 function Legs({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis;
-  const names = ["receive", "service", "transmit", "total"].filter((n) => d.legs?.[n]);
+    diagnosis = page.diagnosis;
+  const names = ["receive", "service", "transmit", "total"].filter((n) => diagnosis.legs?.[n]);
   if (!names.length) return null;
   return (
     <section aria-labelledby="legs-title" id="legs-section">
@@ -216,31 +216,31 @@ function Legs({ store }: { store: Store }) {
             </tr>
           </thead>
           <tbody>
-            {names.map((n) => (
-              <tr class={n === d.leg ? "chosen" : ""}>
+            {names.map((name) => (
+              <tr class={name === diagnosis.leg ? "chosen" : ""}>
                 <td>
-                  {n === d.leg ? <b>{legName(d, n)}</b> : legName(d, n)}
-                  {n === d.leg ? <small>explained on this page</small> : null}
+                  {name === diagnosis.leg ? <b>{legName(diagnosis, name)}</b> : legName(diagnosis, name)}
+                  {name === diagnosis.leg ? <small>explained on this page</small> : null}
                 </td>
                 {page.percentiles.map((k) => (
-                  <td class="num" data-ns={d.legs[n]![k]}>
-                    {d.legs[n]![k] === undefined ? "N/A" : duration(d.legs[n]![k]!)}
+                  <td class="num" data-ns={diagnosis.legs[name]![k]}>
+                    {diagnosis.legs[name]![k] === undefined ? "N/A" : duration(diagnosis.legs[name]![k]!)}
                     {(() => {
-                      const i = intervalOf(store, n, k);
-                      return i && d.legs[n]![k] !== undefined ? <small>{between(i)}</small> : null;
+                      const i = intervalOf(store, name, k);
+                      return i && diagnosis.legs[name]![k] !== undefined ? <small>{between(i)}</small> : null;
                     })()}
                   </td>
                 ))}
-                <td class="num">{count(d.legs[n]!.messages)}</td>
+                <td class="num">{count(diagnosis.legs[name]!.messages)}</td>
               </tr>
             ))}
-            {d.ideal_ns ? (
+            {diagnosis.ideal_ns ? (
               <tr class="less">
                 <td>
                   ideal server<small>the same arrivals, a queue without anything in its way</small>
                 </td>
                 {page.percentiles.map((k) => (
-                  <td class="num">{d.ideal_ns![k] === undefined ? "" : duration(d.ideal_ns![k]!)}</td>
+                  <td class="num">{diagnosis.ideal_ns![k] === undefined ? "" : duration(diagnosis.ideal_ns![k]!)}</td>
                 ))}
                 <td />
               </tr>
@@ -259,16 +259,16 @@ function Legs({ store }: { store: Store }) {
 }
 
 /** Inherent: what the ideal server would have taken too. */
-function Ideal({ d }: { d: Diagnosis }) {
-  const of = d.ideal;
-  if (!of) return null;
+function Ideal({ d: diagnosis }: { d: Diagnosis }) {
+  const ideal = diagnosis.ideal;
+  if (!ideal) return null;
   const rows: [string, Record<string, number>][] = [
-    ["messages in focus", of.focus],
-    ["all messages", of.all],
+    ["messages in focus", ideal.focus],
+    ["all messages", ideal.all],
   ];
-  const part = (r: Record<string, number>) => {
-    const inherent = r.inherent_ns ?? 0,
-      mean = r.mean_ns ?? inherent + (r.excess_ns ?? 0);
+  const part = (row: Record<string, number>) => {
+    const inherent = row.inherent_ns ?? 0,
+      mean = row.mean_ns ?? inherent + (row.excess_ns ?? 0);
     return mean > 0 ? inherent / mean : 0;
   };
   if (rows.some(([, r]) => typeof r.inherent_ns !== "number")) return null;
@@ -282,14 +282,14 @@ function Ideal({ d }: { d: Diagnosis }) {
         <table>
           <Head cells={[["Of"], ["Inherent"], ["", true], ["Excess", true]]} />
           <tbody>
-            {rows.map(([name, r]) => (
+            {rows.map(([name, row]) => (
               <tr>
                 <td>{name}</td>
                 <td class="share">
-                  <Bar share={part(r)} top={1} color="var(--soft)" />
+                  <Bar share={part(row)} top={1} color="var(--soft)" />
                 </td>
-                <td class="num">{duration(r.inherent_ns!)}</td>
-                <td class="num">{duration(r.excess_ns ?? 0)}</td>
+                <td class="num">{duration(row.inherent_ns!)}</td>
+                <td class="num">{duration(row.excess_ns ?? 0)}</td>
               </tr>
             ))}
           </tbody>
@@ -301,10 +301,10 @@ function Ideal({ d }: { d: Diagnosis }) {
 
 /** The settings of the host as they were before the recording: those that lengthen tails, then the others. */
 export function Settings({ store }: { store: Store }) {
-  const all = store.data.page.meta.settings ?? [];
-  if (!all.length) return null;
-  const hurt = all.filter((s) => s.verdict === "hurts"),
-    others = all.filter((s) => s.verdict !== "hurts");
+  const settings = store.data.page.meta.settings ?? [];
+  if (!settings.length) return null;
+  const hurt = settings.filter((s) => s.verdict === "hurts"),
+    others = settings.filter((s) => s.verdict !== "hurts");
   const verdict: Record<string, string> = { good: "good", unknown: "not known", not_present: "not present" };
   return (
     <Section
@@ -313,12 +313,12 @@ export function Settings({ store }: { store: Store }) {
       lede={
         (hurt.length
           ? (hurt.length === 1 ? "One of " : count(hurt.length) + " of ") +
-            plural(all.length, "setting") +
+            plural(settings.length, "setting") +
             " that were read before the recording " +
             (hurt.length === 1 ? "is" : "are") +
             " known to lengthen tails; whether they did so here, the causes say. "
           : "None of " +
-            plural(all.length, "setting") +
+            plural(settings.length, "setting") +
             " that were read before the recording is known to lengthen tails. ") +
         "The command tailsight doctor says how to change each."
       }
@@ -328,12 +328,12 @@ export function Settings({ store }: { store: Store }) {
           <table>
             <Head cells={[["Setting"], ["Value"], ["Why it matters"]]} />
             <tbody>
-              {hurt.map((s) => (
-                <tr data-setting={s.id}>
-                  <td>{s.title}</td>
-                  <td>{s.value}</td>
+              {hurt.map((setting) => (
+                <tr data-setting={setting.id}>
+                  <td>{setting.title}</td>
+                  <td>{setting.value}</td>
                   <td>
-                    <Rich text={s.why} />
+                    <Rich text={setting.why} />
                   </td>
                 </tr>
               ))}
@@ -348,13 +348,13 @@ export function Settings({ store }: { store: Store }) {
             <table>
               <Head cells={[["Setting"], ["Value"], ["Effect on tails"], ["Why"]]} />
               <tbody>
-                {others.map((s) => (
-                  <tr data-setting={s.id}>
-                    <td>{s.title}</td>
-                    <td>{s.value}</td>
-                    <td>{verdict[s.verdict] ?? s.verdict}</td>
+                {others.map((setting) => (
+                  <tr data-setting={setting.id}>
+                    <td>{setting.title}</td>
+                    <td>{setting.value}</td>
+                    <td>{verdict[setting.verdict] ?? setting.verdict}</td>
                     <td>
-                      <Rich text={s.why} />
+                      <Rich text={setting.why} />
                     </td>
                   </tr>
                 ))}
@@ -370,25 +370,25 @@ export function Settings({ store }: { store: Store }) {
 /** Only where no causes can be said: else the causes have their evidence. */
 function Slowest({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis;
-  if (!d.not_available || !d.slowest?.length) return null;
+    diagnosis = page.diagnosis;
+  if (!diagnosis.not_available || !diagnosis.slowest?.length) return null;
   return (
     <Section id="slowest" title="The slowest messages one by one">
       <Scroll label="Table of the slowest messages">
         <table>
           <Head cells={[["Message"], ["Latency", true], ["Where it went"]]} />
           <tbody>
-            {d.slowest.map((m, i) => (
+            {diagnosis.slowest.map((message, i) => (
               <tr>
                 <td>
-                  <button type="button" class="link" onClick={() => open(store, m.id)}>
-                    {count(m.id)}
+                  <button type="button" class="link" onClick={() => open(store, message.id)}>
+                    {count(message.id)}
                   </button>
-                  <small>{m.flow}</small>
+                  <small>{message.flow}</small>
                 </td>
-                <td class="num">{duration(m.latency_ns)}</td>
+                <td class="num">{duration(message.latency_ns)}</td>
                 <td>
-                  {m.parts
+                  {message.parts
                     .slice(0, 4)
                     .map((p, j) => duration(p.mean_ns) + " " + page.slowest_titles[i]![j])
                     .join(", ")}
@@ -404,9 +404,9 @@ function Slowest({ store }: { store: Store }) {
 
 export function Typical({ store }: { store: Store }) {
   const { page } = store.data,
-    t = page.diagnosis.typical;
-  if (!t?.rows.length) return null;
-  const rows = t.rows.map((r, i) => [r, i] as const),
+    typical = page.diagnosis.typical;
+  if (!typical?.rows.length) return null;
+  const rows = typical.rows.map((r, i) => [r, i] as const),
     big = rows.filter(([r], i) => i < 12 && r.share >= 0.005),
     small = rows.slice(big.length);
   const top = Math.max(...big.map(([r]) => r.share), 1e-9),
@@ -417,9 +417,9 @@ export function Typical({ store }: { store: Store }) {
       title="Where a median message spends its time"
       lede={
         "The mean of the " +
-        plural(t.messages, "message") +
+        plural(typical.messages, "message") +
         " around the median, " +
-        duration(t.mean_ns) +
+        duration(typical.mean_ns) +
         ". It is compared with nothing: what every message waits for is in no difference, and so in no cause."
       }
     >
@@ -427,24 +427,26 @@ export function Typical({ store }: { store: Store }) {
         <table class="causes">
           <Head cells={[["What"], ["Share"], ["Per message", true]]} />
           <tbody>
-            {big.map(([r, i]) => (
+            {big.map(([row, i]) => (
               <>
                 <tr>
                   <td class="what">
                     <b>{page.typical_titles[i]}</b>
                     <small>
-                      {(r.name && r.name !== r.category ? page.categories[r.category] + " on the " : "on the ") +
-                        page.roles[r.role] +
+                      {(row.name && row.name !== row.category
+                        ? page.categories[row.category] + " on the "
+                        : "on the ") +
+                        page.roles[row.role] +
                         ", " +
-                        r.leg}
+                        row.leg}
                     </small>
                   </td>
                   <td class="share">
-                    <Bar share={r.share} top={top} color="var(--soft)" />
+                    <Bar share={row.share} top={top} color="var(--soft)" />
                   </td>
-                  <td class="num">{duration(r.mean_ns)}</td>
+                  <td class="num">{duration(row.mean_ns)}</td>
                 </tr>
-                {(r.advice ?? []).map((text) => (
+                {(row.advice ?? []).map((text) => (
                   <tr class="detail">
                     <td colSpan={3}>
                       <div class="inner">
@@ -476,17 +478,21 @@ export function Typical({ store }: { store: Store }) {
 }
 
 export function Requests({ store }: { store: Store }) {
-  const r = store.data.page.requests,
+  const requests = store.data.page.requests,
     names = store.data.page.messages.classes;
-  if (!r) return null;
-  const complete = r.classes.reduce((a, c) => a + c.messages, 0),
-    focus = r.classes.reduce((a, c) => a + c.focus, 0);
+  if (!requests) return null;
+  const complete = requests.classes.reduce((a, c) => a + c.messages, 0),
+    focus = requests.classes.reduce((a, c) => a + c.focus, 0);
   const choose = (name: string) => {
     const value = names.indexOf(name);
     if (value >= 0) store.set({ filter: { by: "class", value } });
   };
   return (
-    <Section id="requests" title="Requests" lede={"Each message is one " + r.protocol + " request. " + r.pairing}>
+    <Section
+      id="requests"
+      title="Requests"
+      lede={"Each message is one " + requests.protocol + " request. " + requests.pairing}
+    >
       <Scroll label="Table of the requests">
         <table>
           <Head
@@ -500,22 +506,24 @@ export function Requests({ store }: { store: Store }) {
             ]}
           />
           <tbody>
-            {r.classes.map((c) => (
+            {requests.classes.map((group) => (
               <tr>
                 <td class="what">
-                  {names.includes(c.name) ? (
-                    <button type="button" class="link" onClick={() => choose(c.name)}>
-                      {c.name}
+                  {names.includes(group.name) ? (
+                    <button type="button" class="link" onClick={() => choose(group.name)}>
+                      {group.name}
                     </button>
                   ) : (
-                    c.name
+                    group.name
                   )}
                 </td>
-                <td class="num">{count(c.messages)}</td>
-                <td class="num">{duration(c.p50_ns)}</td>
-                <td class="num">{c.p99_ns === null ? "N/A" : duration(c.p99_ns)}</td>
-                <td class="num">{count(c.focus)}</td>
-                <td class="num">{percent(focus ? c.focus / focus : 0) + ", " + percent(c.messages / complete)}</td>
+                <td class="num">{count(group.messages)}</td>
+                <td class="num">{duration(group.p50_ns)}</td>
+                <td class="num">{group.p99_ns === null ? "N/A" : duration(group.p99_ns)}</td>
+                <td class="num">{count(group.focus)}</td>
+                <td class="num">
+                  {percent(focus ? group.focus / focus : 0) + ", " + percent(group.messages / complete)}
+                </td>
               </tr>
             ))}
           </tbody>

@@ -5,12 +5,12 @@ import type { Leg } from "../types";
 import { percentile } from "../units";
 
 export function Question({ store }: { store: Store }) {
-  const d = store.data.page.diagnosis,
-    now = percentile(d.focus.from) + ".." + percentile(d.focus.to);
+  const diagnosis = store.data.page.diagnosis,
+    now = percentile(diagnosis.focus.from) + ".." + percentile(diagnosis.focus.to);
   const [focus, setFocus] = useState(now),
-    [leg, setLeg] = useState(d.leg);
-  const ask = (e: Event) => {
-    e.preventDefault();
+    [leg, setLeg] = useState(diagnosis.leg);
+  const ask = (event: Event) => {
+    event.preventDefault();
     location.href = location.pathname + "?" + new URLSearchParams({ focus, leg }) + location.hash;
   };
   return (

@@ -7,19 +7,19 @@ import { count, duration, more, percent, percentile } from "../units";
 
 export function Queueing({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis,
-    queue = d.more?.queue ?? [];
+    diagnosis = page.diagnosis,
+    queue = diagnosis.more?.queue ?? [];
   if (!queue.length) return null;
   const relative = (v: number) => (v > 0 ? "+" : v < 0 ? "−" : "") + Math.abs(v).toFixed(1);
   const top = Math.max(...queue.flatMap((q) => q.depth), 1e-9);
-  const other = d.against ? "The run " + d.against : "Usually";
+  const other = diagnosis.against ? "The run " + diagnosis.against : "Usually";
   return (
     <Section
       id="queue"
       title="What was queued ahead of a message"
       lede={
         "How often each function ran for somebody else while the message waited, and what it took" +
-        (d.against ? ": of this run's focus beside the same slice of the run " + d.against + "." : ".")
+        (diagnosis.against ? ": of this run's focus beside the same slice of the run " + diagnosis.against + "." : ".")
       }
     >
       <Scroll label="Table of what was queued ahead">
@@ -27,7 +27,7 @@ export function Queueing({ store }: { store: Store }) {
           <Head
             cells={[
               ["Queued ahead"],
-              ["Depth: in focus, " + (d.against ? "before" : "usually")],
+              ["Depth: in focus, " + (diagnosis.against ? "before" : "usually")],
               ["In focus", true],
               [other, true],
               ["More than that: p10", true],
@@ -38,25 +38,25 @@ export function Queueing({ store }: { store: Store }) {
             ]}
           />
           <tbody>
-            {queue.map((q) => (
+            {queue.map((queued) => (
               <tr>
                 <td class="what">
-                  {q.function === "messages" ? "whole messages" : q.function}
-                  <small>{page.roles[q.role]}</small>
+                  {queued.function === "messages" ? "whole messages" : queued.function}
+                  <small>{page.roles[queued.role]}</small>
                 </td>
                 <td class="twobars" aria-hidden="true">
-                  <i style={{ width: (q.depth[0] / top) * 100 + "%", background: "var(--c1)" }} />
-                  <i style={{ width: (q.depth[1] / top) * 100 + "%", background: "var(--own)" }} />
+                  <i style={{ width: (queued.depth[0] / top) * 100 + "%", background: "var(--c1)" }} />
+                  <i style={{ width: (queued.depth[1] / top) * 100 + "%", background: "var(--own)" }} />
                 </td>
                 <td class="num">
-                  <b>{q.depth[0].toFixed(1)}</b>
+                  <b>{queued.depth[0].toFixed(1)}</b>
                 </td>
-                <td class="num">{q.depth[1].toFixed(1)}</td>
-                {q.relative.map((v) => (
-                  <td class="num">{relative(v)}</td>
+                <td class="num">{queued.depth[1].toFixed(1)}</td>
+                {queued.relative.map((value) => (
+                  <td class="num">{relative(value)}</td>
                 ))}
-                <td class="num">{more(q.mean_ns[0] - q.mean_ns[1])}</td>
-                <td class="num">{count(q.messages) + " of " + count(d.focus.messages)}</td>
+                <td class="num">{more(queued.mean_ns[0] - queued.mean_ns[1])}</td>
+                <td class="num">{count(queued.messages) + " of " + count(diagnosis.focus.messages)}</td>
               </tr>
             ))}
           </tbody>
@@ -69,8 +69,8 @@ export function Queueing({ store }: { store: Store }) {
 /** One bar a core; the same context has the same tint in every bar, by its part of all the time, the largest first. */
 export function Cores({ store }: { store: Store }) {
   const { page } = store.data,
-    d = page.diagnosis,
-    [focus, reference] = d.more?.cores ?? [[], []];
+    diagnosis = page.diagnosis,
+    [focus, reference] = diagnosis.more?.cores ?? [[], []];
   if (!focus.length) return null;
   const sum = new Map<string, number>();
   for (const core of [...focus, ...reference])
@@ -145,14 +145,14 @@ export function Pervasive({ store }: { store: Store }) {
           <thead>
             <tr>
               <th>Cause</th>
-              {slices.map((s) => (
-                <th class="num">{percentile(s.from) + "–" + percentile(s.to).slice(1)}</th>
+              {slices.map((slice) => (
+                <th class="num">{percentile(slice.from) + "–" + percentile(slice.to).slice(1)}</th>
               ))}
             </tr>
             <tr class="sub">
               <th>mean latency</th>
-              {slices.map((s) => (
-                <th class="num">{duration(s.mean_ns)}</th>
+              {slices.map((slice) => (
+                <th class="num">{duration(slice.mean_ns)}</th>
               ))}
             </tr>
           </thead>
@@ -165,8 +165,8 @@ export function Pervasive({ store }: { store: Store }) {
                     {page.categories[causes[rank - 1]!.category] + " on the " + page.roles[causes[rank - 1]!.role]}
                   </small>
                 </td>
-                {slices.map((s) => {
-                  const cell = s.causes.find((c) => c[0] === rank);
+                {slices.map((slice) => {
+                  const cell = slice.causes.find((c) => c[0] === rank);
                   return cell ? (
                     <td
                       class="num heat"

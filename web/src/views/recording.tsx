@@ -7,68 +7,71 @@ import type { NextStep } from "../types";
 
 export function Recording({ store }: { store: Store }) {
   const { page } = store.data,
-    m = page.meta,
-    d = page.diagnosis;
+    meta = page.meta,
+    diagnosis = page.diagnosis;
   const rows: [string, ComponentChildren][] = [["Lost", prose(page.lost)]];
-  const cores = m.cpus.filter((c) => c.lost > 0),
-    off = m.hooks.filter((h) => !h.on && !h.optional),
-    on = m.hooks.filter((h) => h.on);
+  const cores = meta.cpus.filter((c) => c.lost > 0),
+    off = meta.hooks.filter((h) => !h.on && !h.optional),
+    on = meta.hooks.filter((h) => h.on);
   if (cores.length) rows.push(["Lost by core", cores.map((c) => "core " + c.cpu + ": " + count(c.lost)).join(", ")]);
   rows.push(["Cost", prose(page.cost)]);
-  if (m.overhead.recorder_cpu_ns)
-    rows.push(["Recorder", duration(m.overhead.recorder_cpu_ns) + " of CPU in its own threads"]);
-  if (m.sampling)
+  if (meta.overhead.recorder_cpu_ns)
+    rows.push(["Recorder", duration(meta.overhead.recorder_cpu_ns) + " of CPU in its own threads"]);
+  if (meta.sampling)
     rows.push([
       "Samples",
-      plural(m.sampling.samples, "sample") +
+      plural(meta.sampling.samples, "sample") +
         ", one in " +
-        duration(m.sampling.period_ns) +
+        duration(meta.sampling.period_ns) +
         " of each core" +
-        (m.sampling.lost ? ", " + count(m.sampling.lost) + " lost" : "") +
-        m.sampling.notes.map((n) => "; " + n).join(""),
+        (meta.sampling.lost ? ", " + count(meta.sampling.lost) + " lost" : "") +
+        meta.sampling.notes.map((n) => "; " + n).join(""),
     ]);
-  const unfinished = Object.entries(d.messages.incomplete);
+  const unfinished = Object.entries(diagnosis.messages.incomplete);
   if (unfinished.length)
     rows.push([
       "Not followed",
       <ul>
-        {unfinished.map(([why, n]) => (
-          <li>{count(n) + ": " + why}</li>
+        {unfinished.map(([why, messages]) => (
+          <li>{count(messages) + ": " + why}</li>
         ))}
       </ul>,
     ]);
-  if (d.messages.out_of_order)
-    rows.push(["Out of order", plural(d.messages.out_of_order, "message") + " served after one that came later"]);
-  for (const [name, of] of [
-    ["Sent beside the replies (unasked, or further parts of them)", d.sent?.pushes],
-    ["Asked of others", d.sent?.requests],
+  if (diagnosis.messages.out_of_order)
+    rows.push([
+      "Out of order",
+      plural(diagnosis.messages.out_of_order, "message") + " served after one that came later",
+    ]);
+  for (const [name, sent] of [
+    ["Sent beside the replies (unasked, or further parts of them)", diagnosis.sent?.pushes],
+    ["Asked of others", diagnosis.sent?.requests],
   ] as const)
-    if (of)
+    if (sent)
       rows.push([
         name,
-        plural(of.calls, "call") +
+        plural(sent.calls, "call") +
           ", " +
-          plural(of.bytes, "byte") +
-          (of.transmit_ns.p99 !== undefined ? ", p99 of transmit " + duration(of.transmit_ns.p99) : "") +
-          (of.wait_ns?.p99 !== undefined ? ", p99 of the wait for the answer " + duration(of.wait_ns.p99) : "") +
-          (of.peers.length ? ", to " + of.peers.map(([p, n]) => p + " (" + count(n) + ")").join(", ") : ""),
+          plural(sent.bytes, "byte") +
+          (sent.transmit_ns.p99 !== undefined ? ", p99 of transmit " + duration(sent.transmit_ns.p99) : "") +
+          (sent.wait_ns?.p99 !== undefined ? ", p99 of the wait for the answer " + duration(sent.wait_ns.p99) : "") +
+          (sent.peers.length ? ", to " + sent.peers.map(([p, n]) => p + " (" + count(n) + ")").join(", ") : ""),
       ]);
-  if (m.devices.length)
+  if (meta.devices.length)
     rows.push([
       "Devices",
       <ul>
-        {m.devices.map((v) => (
+        {meta.devices.map((device) => (
           <li>
-            <b>{v.name}</b>
+            <b>{device.name}</b>
             {" " +
               [
-                v.driver,
-                v.rx_queues || v.tx_queues
-                  ? plural(v.rx_queues, "receive queue") + ", " + plural(v.tx_queues, "transmit queue")
+                device.driver,
+                device.rx_queues || device.tx_queues
+                  ? plural(device.rx_queues, "receive queue") + ", " + plural(device.tx_queues, "transmit queue")
                   : "",
-                v.irqs.length ? "interrupts " + v.irqs.join(", ") : "no interrupts of its own",
-                v.here ? "" : "in the target's network namespace",
-                plural(v.packets, "packet") + " for the target",
+                device.irqs.length ? "interrupts " + device.irqs.join(", ") : "no interrupts of its own",
+                device.here ? "" : "in the target's network namespace",
+                plural(device.packets, "packet") + " for the target",
               ]
                 .filter(Boolean)
                 .join(" · ")}
@@ -80,50 +83,50 @@ export function Recording({ store }: { store: Store }) {
     rows.push([
       "Hooks off",
       <ul>
-        {off.map((h) => (
+        {off.map((hook) => (
           <li>
-            <code>{h.name}</code>
-            {" " + (h.reason || "no reason recorded")}
+            <code>{hook.name}</code>
+            {" " + (hook.reason || "no reason recorded")}
           </li>
         ))}
       </ul>,
     ]);
-  if (m.warnings.length)
+  if (meta.warnings.length)
     rows.push([
       "To mind",
       <ul>
-        {m.warnings.map((w) => (
+        {meta.warnings.map((warning) => (
           <li>
-            <Rich text={w} />
+            <Rich text={warning} />
           </li>
         ))}
       </ul>,
     ]);
-  if (d.next_steps?.length)
+  if (diagnosis.next_steps?.length)
     rows.push([
       "Next steps",
       <ul>
-        {d.next_steps.map((n) => (
+        {diagnosis.next_steps.map((step) => (
           <li>
-            <Step step={n} />
+            <Step step={step} />
           </li>
         ))}
       </ul>,
     ]);
-  const t = page.timelines,
-    others = t.ids.reduce((a, b) => a + b.length, 0) - t.focus;
+  const embedded = page.timelines,
+    others = embedded.ids.reduce((a, b) => a + b.length, 0) - embedded.focus;
   if (!page.served)
     rows.push([
       "In this file",
       plural(store.data.total, "message") +
         " as points; whole timelines of " +
-        plural(t.focus, "message") +
+        plural(embedded.focus, "message") +
         " in focus (of " +
-        count(d.focus.messages) +
+        count(diagnosis.focus.messages) +
         ") and of " +
         plural(others, "other") +
         ", at random." +
-        leftOut(t.of - t.focus - others),
+        leftOut(embedded.of - embedded.focus - others),
     ]);
   return (
     <Section id="record" title="The recording">
@@ -149,14 +152,14 @@ export function Recording({ store }: { store: Store }) {
                 </tr>
               </thead>
               <tbody>
-                {on.map((h) => (
+                {on.map((hook) => (
                   <tr>
                     <td>
-                      <code>{h.name}</code>
+                      <code>{hook.name}</code>
                     </td>
-                    <td>{h.probe}</td>
-                    <td class="num">{h.ns_per_run === null ? "not measured" : h.ns_per_run.toFixed(0)}</td>
-                    <td class="num">{count(h.measured_runs)}</td>
+                    <td>{hook.probe}</td>
+                    <td class="num">{hook.ns_per_run === null ? "not measured" : hook.ns_per_run.toFixed(0)}</td>
+                    <td class="num">{count(hook.measured_runs)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -168,12 +171,12 @@ export function Recording({ store }: { store: Store }) {
   );
 }
 
-function leftOut(n: number): string {
-  return n <= 0
+function leftOut(bytes: number): string {
+  return bytes <= 0
     ? " None is left out."
-    : n === 1
+    : bytes === 1
       ? " One is left out: tailsight view has it."
-      : " The other " + count(n) + " are left out: tailsight view has them.";
+      : " The other " + count(bytes) + " are left out: tailsight view has them.";
 }
 
 /** A step: prose, with a cause's fix or a command of ours behind it. */
