@@ -1,8 +1,8 @@
 //! Callers that have not shown the token yet. In: connections as they come, and which of them shows it. Out: room for the
 //! next one.
 //!
-//! Unknown callers cost resources: a descriptor, a handshake, a line of the log. So there are never more than [`MOST`] of
-//! them, nor more than [`MOST_OF_ONE`] from one address, and none for longer than [`GREETING`]. A newcomer always gets in,
+//! Unknown callers cost resources: a descriptor, a handshake, a line of the log. So there are never more than [`MOST_STRANGERS`] of
+//! them, nor more than [`MOST_OF_ADDRESS`] from one address, and none for longer than [`GREETING`]. A newcomer always gets in,
 //! because it may be the coordinator: the oldest connection of the address with the most connections is closed for it. A
 //! caller that shakes hands and calls at once, as a coordinator does, is among the oldest only if new ones come faster than
 //! that.
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use crate::session::Log;
 
 /// Callers without the token at one time.
-pub(crate) const MOST: usize = 128;
+pub(crate) const MOST_STRANGERS: usize = 128;
 /// Of those, from one address (of IPv6, one /64).
-pub(crate) const MOST_OF_ONE: usize = 32;
+pub(crate) const MOST_OF_ADDRESS: usize = 32;
 /// From the connection to the first call with the token.
 pub(crate) const GREETING: Duration = Duration::from_secs(5);
 /// Lines of the log about refusals, at once and then one a second.
@@ -74,11 +74,12 @@ impl Gate {
     pub(crate) fn enter(&self, peer: SocketAddr, socket: &impl AsFd) -> std::io::Result<u64> {
         let socket = socket.as_fd().try_clone_to_owned()?;
         let mut inner = self.lock();
-        let of = |inner: &Inner, ip: IpAddr| inner.strangers.iter().filter(|s| one(s.peer.ip()) == ip).count();
-        let mut crowd = Some(one(peer.ip())).filter(|ip| of(&inner, *ip) >= MOST_OF_ONE);
-        if crowd.is_none() && inner.strangers.len() >= MOST {
+        let waiting_from =
+            |inner: &Inner, ip: IpAddr| inner.strangers.iter().filter(|s| one(s.peer.ip()) == ip).count();
+        let mut crowd = Some(one(peer.ip())).filter(|ip| waiting_from(&inner, *ip) >= MOST_OF_ADDRESS);
+        if crowd.is_none() && inner.strangers.len() >= MOST_STRANGERS {
             let addresses = inner.strangers.iter().map(|s| one(s.peer.ip()));
-            crowd = addresses.max_by_key(|ip| of(&inner, *ip));
+            crowd = addresses.max_by_key(|ip| waiting_from(&inner, *ip));
         }
         if let Some(ip) = crowd
             && let Some(at) = inner.strangers.iter().position(|s| one(s.peer.ip()) == ip)
@@ -156,23 +157,23 @@ mod tests {
     fn the_address_with_the_most_makes_room() {
         let gate = gate();
         let peer = |address: u8, port: u16| SocketAddr::from(([10, 0, 0, address], port));
-        let mut all = Vec::new();
+        let mut callers = Vec::new();
         let mut enter = |address: u8, port: u16| {
             let (client, server) = pair();
             gate.enter(peer(address, port), &server).unwrap();
-            all.push((address, client, server));
+            callers.push((address, client, server));
         };
         enter(1, 1);
-        for port in 0..MOST_OF_ONE as u16 + 3 {
+        for port in 0..MOST_OF_ADDRESS as u16 + 3 {
             enter(2, port);
         }
-        for i in 0..MOST as u16 {
+        for i in 0..MOST_STRANGERS as u16 {
             enter(100 + (i % 50) as u8, i);
         }
         enter(3, 1);
-        assert_eq!(gate.lock().strangers.len(), MOST);
-        let ended: Vec<u8> = all.iter_mut().filter_map(|(a, client, _)| is_ended(client).then_some(*a)).collect();
-        assert_eq!(ended.len(), MOST_OF_ONE + 3 + MOST + 2 - MOST);
+        assert_eq!(gate.lock().strangers.len(), MOST_STRANGERS);
+        let ended: Vec<u8> = callers.iter_mut().filter_map(|(a, client, _)| is_ended(client).then_some(*a)).collect();
+        assert_eq!(ended.len(), MOST_OF_ADDRESS + 3 + MOST_STRANGERS + 2 - MOST_STRANGERS);
         // A caller from an address of its own stays, however old.
         assert!(!ended.contains(&1) && !ended.contains(&3), "{ended:?}");
         assert!(ended.iter().filter(|a| **a == 2).count() >= 3);

@@ -86,16 +86,16 @@ impl Agent {
         let sessions = Sessions::new(log.clone());
         let service = Service { sessions: sessions.clone(), policy: Arc::new(self.config.policy) };
         let gate = Arc::new(Gate::new(log.clone()));
-        let (token, known) = (self.config.token, gate.clone());
+        let (token, callers) = (self.config.token, gate.clone());
         let check = move |request: Request<()>| {
             let offered = request.metadata().get("authorization").map_or(&b""[..], |value| value.as_bytes());
             if token.matches(offered.strip_prefix(b"Bearer ").unwrap_or_default()) {
                 if let Some(caller) = caller(&request) {
-                    known.known(caller);
+                    callers.known(caller);
                 }
                 return Ok(request);
             }
-            known.refused(&format!("call from {} refused: wrong token, or none", peer(&request)));
+            callers.refused(&format!("call from {} refused: wrong token, or none", peer(&request)));
             Err(Status::unauthenticated("wrong token; give the one that the agent printed or was started with"))
         };
         // The token is checked before a message is read.

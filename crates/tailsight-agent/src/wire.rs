@@ -184,11 +184,11 @@ pub(crate) fn not_given(mut all: Vec<Sample>, mut given: Vec<(u64, u32)>) -> Vec
     given.sort_unstable();
     let mut given = given.into_iter().peekable();
     all.retain(|s| {
-        let known = given.peek() == Some(&(s.intended_ns, s.connection));
-        if known {
+        let is_given = given.peek() == Some(&(s.intended_ns, s.connection));
+        if is_given {
             given.next();
         }
-        !known
+        !is_given
     });
     all
 }
@@ -237,9 +237,9 @@ mod tests {
 
         #[test]
         fn what_is_left_and_what_was_given_is_all(times in proptest::collection::vec((0..50_u64, 0..3_u32), 0..200), split in 0..200_usize) {
-            let all: Vec<Sample> = times.iter().map(|(t, c)| sample(*t, *c)).collect();
+            let samples: Vec<Sample> = times.iter().map(|(t, c)| sample(*t, *c)).collect();
             let given: Vec<(u64, u32)> = times.iter().take(split).copied().collect();
-            let left = not_given(all.clone(), given.clone());
+            let left = not_given(samples.clone(), given.clone());
             let mut sum: Vec<(u64, u32)> = left.iter().map(|s| (s.intended_ns, s.connection)).chain(given).collect();
             sum.sort_unstable();
             let mut times = times;

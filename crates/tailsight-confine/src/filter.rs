@@ -210,13 +210,13 @@ mod tests {
             let filtered = seccompiler::apply_filter(&program).is_ok();
             let refused =
                 [libc::SYS_execve, libc::SYS_connect, libc::SYS_finit_module, libc::SYS_mount, libc::SYS_ptrace];
-            let all = refused.iter().all(|number| call(*number, 0) == libc::EPERM)
+            let all_refused = refused.iter().all(|number| call(*number, 0) == libc::EPERM)
                 && BPF_CREATES.iter().all(|command| call(libc::SYS_bpf, *command as usize) == libc::EPERM)
                 // A look-up in something that is not a map: the kernel's own error, which differs from the filter's.
                 && call(libc::SYS_getpid, 0) == 0
                 && call(libc::SYS_bpf, 1) != libc::EPERM;
             // SAFETY: ends the child at once.
-            unsafe { libc::_exit(if filtered && all { 0 } else { 1 }) };
+            unsafe { libc::_exit(if filtered && all_refused { 0 } else { 1 }) };
         }
         assert!(child > 0);
         let mut status = -1;
@@ -238,9 +238,9 @@ mod tests {
                 rc == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
             };
             let calls = [libc::SYS_kill, libc::SYS_socket, libc::SYS_clone, libc::SYS_execve, libc::SYS_bpf];
-            let all = calls.into_iter().all(refused) && !refused(libc::SYS_getpid);
+            let all_refused = calls.into_iter().all(refused) && !refused(libc::SYS_getpid);
             // SAFETY: ends the child at once.
-            unsafe { libc::_exit(if filtered && all { 0 } else { 1 }) };
+            unsafe { libc::_exit(if filtered && all_refused { 0 } else { 1 }) };
         }
         assert!(child > 0);
         let mut status = -1;

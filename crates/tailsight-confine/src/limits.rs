@@ -21,13 +21,13 @@ impl Limits {
     /// # Errors
     /// The kernel's.
     pub fn set(self) -> io::Result<()> {
-        let all = [
+        let limits = [
             (libc::RLIMIT_AS, self.memory_bytes),
             (libc::RLIMIT_CPU, self.cpu_s),
             (libc::RLIMIT_FSIZE, self.file_bytes),
             (libc::RLIMIT_CORE, 0),
         ];
-        for (resource, most) in all {
+        for (resource, most) in limits {
             let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
             // SAFETY: the kernel reads the structure.
             if unsafe { libc::setrlimit(resource, &raw const limit) } != 0 {

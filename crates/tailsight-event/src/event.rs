@@ -69,9 +69,9 @@ macro_rules! kinds {
             pub fn from_u8(n: u8) -> Option<Kind> {
                 // A load: what a match makes of it is a jump, which each event would go through.
                 const KNOWN: [Option<Kind>; 256] = {
-                    let mut known = [None; 256];
-                    $(known[$num] = Some(Kind::$variant);)*
-                    known
+                    let mut kinds = [None; 256];
+                    $(kinds[$num] = Some(Kind::$variant);)*
+                    kinds
                 };
                 KNOWN[usize::from(n)]
             }
@@ -306,9 +306,9 @@ mod tests {
 
     #[test]
     fn kind_numbers_are_unique_and_round_trip() {
-        let mut seen = std::collections::HashSet::new();
+        let mut numbers = std::collections::HashSet::new();
         for spec in KINDS {
-            assert!(seen.insert(spec.kind as u8), "{} repeats a number", spec.name);
+            assert!(numbers.insert(spec.kind as u8), "{} repeats a number", spec.name);
             assert_eq!(Kind::from_u8(spec.kind as u8), Some(spec.kind));
         }
         assert_eq!(Kind::from_u8(255), None);

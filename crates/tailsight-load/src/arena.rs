@@ -93,11 +93,11 @@ mod tests {
                 }
             })
         };
-        let mut seen = 0;
-        while seen < 100_000 {
-            for record in arena.since(seen) {
-                assert_eq!(*record, [seen as u64; 4]);
-                seen += 1;
+        let mut read = 0;
+        while read < 100_000 {
+            for record in arena.since(read) {
+                assert_eq!(*record, [read as u64; 4]);
+                read += 1;
             }
         }
         writer.join().unwrap();

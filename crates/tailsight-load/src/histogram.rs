@@ -85,10 +85,10 @@ impl Histogram {
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let rank = ((self.count as f64 * q).ceil() as u64).clamp(1, self.count.max(1));
-        let mut seen = 0;
+        let mut cumulative = 0;
         let bin = self.bins.iter().position(|n| {
-            seen += n;
-            seen >= rank
+            cumulative += n;
+            cumulative >= rank
         })?;
         (self.count > 0).then(|| Self::top(bin).min(self.max))
     }
@@ -107,8 +107,8 @@ mod tests {
             let mut sorted = values;
             sorted.sort_unstable();
             let exact = sorted[((sorted.len() as f64 * q).ceil() as usize).clamp(1, sorted.len()) - 1];
-            let found = histogram.quantile(q).unwrap();
-            prop_assert!(found >= exact && found - exact <= exact / 64 + 1, "{exact} {found}");
+            let estimate = histogram.quantile(q).unwrap();
+            prop_assert!(estimate >= exact && estimate - exact <= exact / 64 + 1, "{exact} {estimate}");
         }
     }
 

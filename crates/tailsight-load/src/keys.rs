@@ -101,13 +101,13 @@ mod tests {
     fn names_are_unique_sized_and_plain() {
         let workload: Workload = "etc;keys=20k".parse().unwrap();
         let keys = Keys::new(&workload);
-        let (mut name, mut seen) = (Vec::new(), std::collections::HashSet::new());
+        let (mut name, mut distinct) = (Vec::new(), std::collections::HashSet::new());
         let mut bytes = 0;
         for key in 0..keys.count {
             keys.name(key, &mut name);
             assert!(name.iter().all(u8::is_ascii_graphic) && name.len() <= 250, "{name:?}");
             bytes += name.len();
-            assert!(seen.insert(name.clone()));
+            assert!(distinct.insert(name.clone()));
         }
         // The mean of Facebook's GEV of key sizes.
         let mean = bytes as f64 / keys.count as f64;

@@ -17,7 +17,7 @@ pub(crate) fn is_here(address: SocketAddr) -> bool {
 /// Whether a network namespace of a process that can be seen from here has this address.
 fn another_namespace_has(ip: IpAddr) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return false };
-    let mut seen = HashSet::new();
+    let mut namespaces = HashSet::new();
     for process in processes.flatten() {
         if !process.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit) {
             continue;
@@ -26,7 +26,7 @@ fn another_namespace_has(ip: IpAddr) -> bool {
         // The kernel numbers these files separately for each namespace, and shows that to every user, unlike the namespace
         // itself.
         let Ok(number) = std::fs::metadata(tables.join("dev")).map(|m| m.ino()) else { continue };
-        if seen.insert(number) && has(&tables, ip) {
+        if namespaces.insert(number) && has(&tables, ip) {
             return true;
         }
     }

@@ -43,10 +43,10 @@ impl StampSource {
             }
         }
         let [mut sources, mut whys, mut hints] = [const { Vec::new() }; 3];
-        for one in all {
-            add(&mut sources, &one.source);
-            add(&mut whys, one.why.as_deref().unwrap_or(""));
-            add(&mut hints, one.hint.as_deref().unwrap_or(""));
+        for source in all {
+            add(&mut sources, &source.source);
+            add(&mut whys, source.why.as_deref().unwrap_or(""));
+            add(&mut hints, source.hint.as_deref().unwrap_or(""));
         }
         let join = |words: Vec<&str>| (!words.is_empty()).then(|| words.join("; "));
         Some(Self { source: join(sources)?, why: join(whys), hint: join(hints) })
@@ -77,15 +77,15 @@ impl Nics {
     /// `look` is set, which can take 100 ms.
     pub(crate) fn of(&mut self, fd: BorrowedFd<'_>, look: bool) -> Option<usize> {
         let (local, peer) = stamping::ends(fd.as_raw_fd())?;
-        if let Some((_, known)) = self.seen.iter().find(|(address, _)| *address == local) {
-            return known.as_ref().ok().copied();
+        if let Some((_, clock)) = self.seen.iter().find(|(address, _)| *address == local) {
+            return clock.as_ref().ok().copied();
         }
         if !look {
             return None;
         }
-        let found = stamping::of_connection(local, peer).and_then(|stamping| self.clock(stamping));
-        let place = found.as_ref().ok().copied();
-        self.seen.push((local, found));
+        let clock = stamping::of_connection(local, peer).and_then(|stamping| self.clock(stamping));
+        let place = clock.as_ref().ok().copied();
+        self.seen.push((local, clock));
         place
     }
 
@@ -113,9 +113,9 @@ impl Nics {
 
     /// The kernel accepts no stamps of this clock after all.
     pub(crate) fn refuse(&mut self, place: usize) {
-        for (_, found) in &mut self.seen {
-            if *found == Ok(place) {
-                *found = Err(Reason { why: "this kernel does not pass on time stamps of NICs".into(), hint: None });
+        for (_, clock) in &mut self.seen {
+            if *clock == Ok(place) {
+                *clock = Err(Reason { why: "this kernel does not pass on time stamps of NICs".into(), hint: None });
             }
         }
     }
@@ -157,7 +157,7 @@ impl Nics {
 
     /// Where stamps come from.
     pub(crate) fn source(&self) -> StampSource {
-        let all: Vec<StampSource> = self
+        let sources: Vec<StampSource> = self
             .seen
             .iter()
             .map(|(_, found)| match found {
@@ -172,7 +172,7 @@ impl Nics {
             })
             .collect();
         let software = || StampSource { source: "software".into(), why: None, hint: None };
-        StampSource::merged(&all).unwrap_or_else(software)
+        StampSource::merged(&sources).unwrap_or_else(software)
     }
 }
 
@@ -231,9 +231,11 @@ mod tests {
 
     #[test]
     fn several_sources_are_all_said() {
-        let one = |source: &str, why: &str| StampSource { source: source.into(), why: Some(why.into()), hint: None };
+        let stamps_of =
+            |source: &str, why: &str| StampSource { source: source.into(), why: Some(why.into()), hint: None };
         assert_eq!(StampSource::merged(&[]), None);
-        let all = [one("software", "a"), one("software", "b"), one("software", "a"), one("none", "")];
-        assert_eq!(StampSource::merged(&all), Some(one("software; none", "a; b")));
+        let sources =
+            [stamps_of("software", "a"), stamps_of("software", "b"), stamps_of("software", "a"), stamps_of("none", "")];
+        assert_eq!(StampSource::merged(&sources), Some(stamps_of("software; none", "a; b")));
     }
 }

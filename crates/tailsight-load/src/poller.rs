@@ -172,13 +172,13 @@ mod tests {
             poller.add(b.as_raw_fd(), token, false).unwrap();
             (&mut &*a).write_all(b"x").unwrap();
         }
-        let mut seen = Vec::new();
+        let mut ready_counts = Vec::new();
         for room in [2, 0, 100] {
             let ready = poller.wait_for_some(0, room).unwrap();
-            seen.push(ready);
+            ready_counts.push(ready);
             (0..ready).for_each(|at| assert!(poller.ready(at).readable()));
         }
         // Room for none would never end: it counts as one.
-        assert_eq!(seen, [2, 1, 2]);
+        assert_eq!(ready_counts, [2, 1, 2]);
     }
 }

@@ -37,11 +37,11 @@ mod tests {
 
     #[test]
     fn streams_differ_and_repeat() {
-        let mut seen = std::collections::HashSet::new();
+        let mut streams = std::collections::HashSet::new();
         for seed in 0..20 {
             for index in 0..20 {
                 for purpose in [Purpose::Arrivals, Purpose::Requests, Purpose::Sampling] {
-                    assert!(seen.insert(derive(seed, purpose, index)));
+                    assert!(streams.insert(derive(seed, purpose, index)));
                 }
             }
         }

@@ -58,9 +58,9 @@ impl SharedCore {
         state.missing -= 1;
         state.come.extend(member);
         if state.missing == 0 {
-            let all = std::mem::take(&mut state.come);
+            let arrived = std::mem::take(&mut state.come);
             drop(state);
-            run_all(all);
+            run_all(arrived);
         }
     }
 

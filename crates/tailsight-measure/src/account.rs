@@ -56,12 +56,12 @@ pub(crate) fn unknown(missing: &method::Missing) -> Unknown {
 
 /// All that was asked, with one reason.
 pub(crate) fn all_unknown(question: &Question, because: &str) -> Vec<Unknown> {
-    let of = |target: &method::PercentileGoal| Unknown {
+    let unknown = |target: &method::PercentileGoal| Unknown {
         asked: target.to_string(),
         percentile: method::percentile_name(target.quantile),
         because: because.into(),
     };
-    question.targets.iter().map(of).collect()
+    question.targets.iter().map(unknown).collect()
 }
 
 /// The reasons in a sentence: one for all where it is the same.
@@ -79,7 +79,7 @@ pub(crate) fn assumptions(checks: &[Checked], verdict: &Verdict, closed: bool, a
         Verdict::NotAvailable { failed, .. } => Some(failed),
         Verdict::Number { .. } => None,
     };
-    let mut all: Vec<Assumption> = CheckId::ALL
+    let mut assumed: Vec<Assumption> = CheckId::ALL
         .into_iter()
         .filter(|id| agents > 1 || !matches!(id, CheckId::AgentsDiffer | CheckId::ArrivalsSuperposed))
         .map(|check| {
@@ -100,10 +100,10 @@ pub(crate) fn assumptions(checks: &[Checked], verdict: &Verdict, closed: bool, a
             Assumption { id, state, checks: n, passed, because }
         })
         .collect();
-    if let Some(failed) = blamed.filter(|f| all.iter().all(|a| a.id != f.id)) {
-        all.push(Assumption { id: failed.id.clone(), state: State::NotHeld, checks: 1, passed: 0, because: None });
+    if let Some(failed) = blamed.filter(|f| assumed.iter().all(|a| a.id != f.id)) {
+        assumed.push(Assumption { id: failed.id.clone(), state: State::NotHeld, checks: 1, passed: 0, because: None });
     }
-    all
+    assumed
 }
 
 const TOO_SHORT: &str = "in so short a run a drift cannot be told from a long queue";
@@ -168,11 +168,11 @@ mod tests {
     #[test]
     fn an_assumption_holds_only_when_all_of_its_checks_do() {
         let checks = [check("arrivals", true), check("arrivals", false), check("drift", true), check("load", true)];
-        let all = assumptions(&checks, &na(check("drift", false)), false, 1);
-        assert_eq!((state(&all, "arrivals"), state(&all, "load")), (State::NotHeld, State::Held));
-        assert_eq!(state(&all, "drift"), State::NotHeld, "the verdict is about it");
-        assert_eq!(state(&all, "warm-up"), State::NotChecked);
-        let why = all.iter().find(|a| a.id.name() == "warm-up").unwrap().because.clone().unwrap();
+        let assumed = assumptions(&checks, &na(check("drift", false)), false, 1);
+        assert_eq!((state(&assumed, "arrivals"), state(&assumed, "load")), (State::NotHeld, State::Held));
+        assert_eq!(state(&assumed, "drift"), State::NotHeld, "the verdict is about it");
+        assert_eq!(state(&assumed, "warm-up"), State::NotChecked);
+        let why = assumed.iter().find(|a| a.id.name() == "warm-up").unwrap().because.clone().unwrap();
         assert!(why.contains("`drift`"), "{why}");
         let own = assumptions(&[check("load", true)], &na(check("stalled", false)), false, 1);
         assert_eq!(state(&own, "stalled"), State::NotHeld);
@@ -186,25 +186,25 @@ mod tests {
         let about = |check: Checked, percentile: &str| Checked { subject: Some(percentile.into()), ..check };
         let short = check("run-length", false);
         let drifts = [check("drift", true), about(check("tail-drift", true), "p50")];
-        let all = assumptions(&[&drifts[..], std::slice::from_ref(&short)].concat(), &na(short.clone()), false, 1);
+        let assumed = assumptions(&[&drifts[..], std::slice::from_ref(&short)].concat(), &na(short.clone()), false, 1);
         for id in ["drift", "tail-drift"] {
-            let of = all.iter().find(|a| a.id.name() == id).unwrap();
-            assert_eq!(of.state, State::NotChecked, "{id}");
-            assert!(of.because.as_ref().unwrap().contains("cannot be told"));
+            let assumption = assumed.iter().find(|a| a.id.name() == id).unwrap();
+            assert_eq!(assumption.state, State::NotChecked, "{id}");
+            assert!(assumption.because.as_ref().unwrap().contains("cannot be told"));
         }
         // A drift that is seen is one all the same.
-        let all = assumptions(&[check("drift", false), short.clone()], &na(short), false, 1);
-        assert_eq!(state(&all, "drift"), State::NotHeld);
+        let assumed = assumptions(&[check("drift", false), short.clone()], &na(short), false, 1);
+        assert_eq!(state(&assumed, "drift"), State::NotHeld);
     }
 
     #[test]
     fn what_the_interval_allows_for_is_neither_held_nor_broken() {
         let number = Verdict::Number { percentiles: Vec::new() };
         let checks = [check("independence", false), check("independence", true), check("agents-differ", false)];
-        let all = assumptions(&checks, &number, true, 2);
-        assert_eq!(state(&all, "independence"), State::AllowedFor);
-        assert_eq!(state(&all, "agents-differ"), State::AllowedFor);
-        let load = all.iter().find(|a| a.id.name() == "load").unwrap();
+        let assumed = assumptions(&checks, &number, true, 2);
+        assert_eq!(state(&assumed, "independence"), State::AllowedFor);
+        assert_eq!(state(&assumed, "agents-differ"), State::AllowedFor);
+        let load = assumed.iter().find(|a| a.id.name() == "load").unwrap();
         assert_eq!(load.state, State::NotChecked);
         assert!(load.because.as_ref().unwrap().contains("closed loop"));
     }

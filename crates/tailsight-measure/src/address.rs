@@ -106,9 +106,9 @@ mod tests {
             ("memcached+udp://h:1", "udp://h:1", Protocol::MemcachedText, None),
             ("synthetic+r2p2://h:1", "r2p2://h:1", Protocol::Synthetic, None),
         ] {
-            let found = Address::parse(text, None).unwrap();
+            let address = Address::parse(text, None).unwrap();
             assert_eq!(
-                (found.target.to_string().as_str(), found.protocol, found.path.as_deref()),
+                (address.target.to_string().as_str(), address.protocol, address.path.as_deref()),
                 (target, protocol, path),
                 "{text}"
             );

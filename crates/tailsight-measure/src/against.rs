@@ -38,11 +38,11 @@ pub fn compare(
     let length = |series: &[f64]| batches(series).map_or(series.len() / 20, |b| b.length).max(1);
     let block = length(&ours.latest_ns).max(length(&other.latest_ns));
     let test = |a: &[f64], b: &[f64]| block_permutation_test(a, b, q, LEVEL, block, RESAMPLES, seed);
-    let found = test(&ours.latest_ns, &other.latest_ns)?;
+    let comparison = test(&ours.latest_ns, &other.latest_ns)?;
     // The most that can be said for this run, and the most that can be said against it.
     let exact = ours.is_exact() && other.is_exact();
     let (kind, harsh) = if exact {
-        (found, found)
+        (comparison, comparison)
     } else {
         (test(ours.earliest(), &other.latest_ns)?, test(&ours.latest_ns, other.earliest())?)
     };
@@ -55,7 +55,7 @@ pub fn compare(
         percentile: crate::measure::name(q),
         value_ns: value(&ours.latest_ns),
         other_ns,
-        difference_ns: found.difference,
+        difference_ns: comparison.difference,
         lower_ns: kind.lower,
         upper_ns: harsh.upper,
         p_slower: kind.p_larger,

@@ -26,7 +26,7 @@ pub const WINDOWS: usize = 7;
 /// Student's t of one less, two-sided at 95 %.
 const STUDENT: f64 = 2.447;
 /// The most requests outstanding on a connection.
-const MOST: u32 = 1024;
+const MOST_OUTSTANDING: u32 = 1024;
 /// A client thread busier than this may be what limits the rate.
 const CLIENT_BUSY: f64 = 0.9;
 /// Workers busier than this are saturated.
@@ -121,7 +121,7 @@ pub fn calibrate(
     let mut plan = plan.clone();
     plan.duration_ns = Some(window_ns);
     let datagrams = plan.target.is_datagram();
-    let mut one = |asked: Asked| -> Result<Result<Window, String>, Error> {
+    let mut window_at = |asked: Asked| -> Result<Result<Window, String>, Error> {
         ask(&mut plan, asked);
         let before = server_cpu_ns();
         let outcome = tailsight_load::run(plan.clone(), stop, |_| {}).map_err(Error::Load)?;
@@ -139,14 +139,14 @@ pub fn calibrate(
         }
         Ok(window)
     };
-    let way = if datagrams { open::way(&mut one)? } else { closed_way(&mut one)? };
+    let way = if datagrams { open::way(&mut window_at)? } else { closed_way(&mut window_at)? };
     let mut way = match way {
         Ok(way) => way,
         Err(why) => return Ok(Peak::Never(why)),
     };
     let mut windows = Vec::with_capacity(WINDOWS);
     for _ in 0..WINDOWS {
-        match one(way.at)? {
+        match window_at(way.at)? {
             Ok(window) => windows.push(window),
             Err(why) => return Ok(Peak::Never(why)),
         }
@@ -154,7 +154,7 @@ pub fn calibrate(
     // Whether what looked like the peak was another program that had the core meanwhile.
     if let Asked::PerSecond(per_s) = way.at {
         let above = per_s * open::ABOVE;
-        match one(Asked::PerSecond(above))? {
+        match window_at(Asked::PerSecond(above))? {
             Ok(window) => way.rates.push((above, window.per_s)),
             Err(why) => return Ok(Peak::Never(why)),
         }
@@ -185,7 +185,7 @@ fn closed_way(
         if flat(&steps) {
             break;
         }
-        if outstanding >= MOST {
+        if outstanding >= MOST_OUTSTANDING {
             return Ok(Err(format!(
                 "never saturated: at {outstanding} requests outstanding on each connection the rate still rises; use \
                  more --connections"
@@ -237,9 +237,9 @@ fn answered(sent: u64, connections: u32, outstanding: u32) -> u64 {
 
 /// Twice in a row, twice as many outstanding gained too little over the best before.
 fn flat(steps: &[(u32, f64)]) -> bool {
-    let [before @ .., one, two] = steps else { return false };
+    let [before @ .., last_but_one, last] = steps else { return false };
     let best = before.iter().map(|s| s.1).fold(0.0, f64::max);
-    best > 0.0 && one.1 < best * (1.0 + GAIN) && two.1 < best * (1.0 + GAIN)
+    best > 0.0 && last_but_one.1 < best * (1.0 + GAIN) && last.1 < best * (1.0 + GAIN)
 }
 
 fn conclude(plan: &Plan, workers: usize, way: Way, windows: &[Window]) -> Peak {

@@ -19,8 +19,8 @@ use crate::machine::Machine;
 use crate::measure::{Halt, Measurement, Row, Run, name};
 use crate::question::{Latency, Question};
 use crate::report::{
-    Achieved, AgentFacts, ByAgent, Checked, Client, Estimate, Kept, Known, Lateness, Remark, Report, SCHEMA, Summary,
-    Verdict,
+    Achieved, AgentFacts, ByAgent, Checked, Client, Estimate, Kept, KnownPercentile, Lateness, Remark, Report, SCHEMA,
+    Summary, Verdict,
 };
 
 /// Level of the intervals of percentiles that were not asked for.
@@ -100,7 +100,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
 fn by_method(outcome: Option<&MethodOutcome>, question: &Question, machine: &Machine) -> Verdict {
     match outcome {
         Some(MethodOutcome::Number(number)) => {
-            Verdict::Number { percentiles: number.percentiles.iter().map(Known::from).collect() }
+            Verdict::Number { percentiles: number.percentiles.iter().map(KnownPercentile::from).collect() }
         }
         Some(MethodOutcome::NotAvailable(refusal)) => {
             let missing: Vec<_> = refusal.missing.iter().map(unknown).collect();
@@ -108,8 +108,8 @@ fn by_method(outcome: Option<&MethodOutcome>, question: &Question, machine: &Mac
                 failed: (&refusal.failed).into(),
                 reason: refusal.reason.clone(),
                 hint: hint::words(refusal.advice, &question.plan, machine),
-                passed: refusal.passed.iter().map(Known::from).collect(),
-                bounds: refusal.bounds.iter().map(Known::from).collect(),
+                passed: refusal.passed.iter().map(KnownPercentile::from).collect(),
+                bounds: refusal.bounds.iter().map(KnownPercentile::from).collect(),
                 no_bounds_because: sentence(&missing),
                 missing,
             }
@@ -157,9 +157,9 @@ fn summaries(run: &Run, bearing: &[&Row], accepted: bool, verdict: &Verdict) -> 
             Latency::Response => &mut response_ns,
             Latency::Service => &mut service_ns,
         };
-        let known = run.method.percentiles(&question.percentiles, LEVEL);
-        for (q, known) in question.percentiles.iter().zip(known) {
-            let estimate = known.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
+        let results = run.method.percentiles(&question.percentiles, LEVEL);
+        for (q, result) in question.percentiles.iter().zip(results) {
+            let estimate = result.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
             asked.percentiles.insert(name(*q), estimate);
         }
         for p in known_of(verdict) {
@@ -169,8 +169,8 @@ fn summaries(run: &Run, bearing: &[&Row], accepted: bool, verdict: &Verdict) -> 
     }
     let asked_for = [question.latency == Latency::Response, question.latency == Latency::Service];
     for (summary, asked) in [&mut response_ns, &mut service_ns].into_iter().zip(asked_for) {
-        let all = question.percentiles.iter().copied().chain(question.targets.iter().map(|t| t.quantile));
-        for q in all.filter(|q| summary.percentiles.get(&name(*q)).is_some_and(Option::is_none)) {
+        let quantiles = question.percentiles.iter().copied().chain(question.targets.iter().map(|t| t.quantile));
+        for q in quantiles.filter(|q| summary.percentiles.get(&name(*q)).is_some_and(Option::is_none)) {
             let why = match (accepted, asked) {
                 (false, _) => NO_RESULT.into(),
                 (true, true) => because(&run.method.unsupported(q, LEVEL)),
@@ -194,7 +194,7 @@ fn unsupported(n: usize, q: f64) -> NoBounds {
 }
 
 /// What the verdict knows of percentiles, as narrowly as asked or less.
-fn known_of(verdict: &Verdict) -> Vec<&Known> {
+fn known_of(verdict: &Verdict) -> Vec<&KnownPercentile> {
     match verdict {
         Verdict::Number { percentiles } => percentiles.iter().collect(),
         Verdict::NotAvailable { passed, bounds, .. } => passed.iter().chain(bounds).collect(),
@@ -391,14 +391,14 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
 
 /// The percentiles asked for, agent by agent, where several have samples.
 fn by_agent(good: &[&Row], run: &Run) -> Vec<ByAgent> {
-    let of = |(index, agent): (usize, &String)| {
+    let of_agent = |(index, agent): (usize, &String)| {
         let own: Vec<&Row> = good.iter().filter(|r| usize::from(r.agent) == index).copied().collect();
         let targets_only = Question { percentiles: Vec::new(), ..run.question.clone() };
         let summary = summary(&own, run.question.latency, &targets_only);
         (!own.is_empty()).then(|| ByAgent { agent: agent.clone(), n: summary.n, percentiles: summary.percentiles })
     };
-    let all: Vec<ByAgent> = run.agents.iter().enumerate().filter_map(of).collect();
-    if all.len() > 1 { all } else { Vec::new() }
+    let by_agent: Vec<ByAgent> = run.agents.iter().enumerate().filter_map(of_agent).collect();
+    if by_agent.len() > 1 { by_agent } else { Vec::new() }
 }
 
 fn summary(rows: &[&Row], latency: Latency, question: &Question) -> Summary {
@@ -413,12 +413,12 @@ fn summary(rows: &[&Row], latency: Latency, question: &Question) -> Summary {
     let early = (earliest != series).then(|| sorted(earliest.clone()));
     let estimate = |q: f64| {
         interval_ranks(ordered.len(), q, LEVEL)?;
-        let (found, _) = dependent_interval_sorted(&series, &ordered, q, LEVEL)?;
+        let (interval, _) = dependent_interval_sorted(&series, &ordered, q, LEVEL)?;
         let lower = match &early {
-            Some(early) => dependent_interval_sorted(&earliest, early, q, LEVEL)?.0.lower.min(found.lower),
-            None => found.lower,
+            Some(early) => dependent_interval_sorted(&earliest, early, q, LEVEL)?.0.lower.min(interval.lower),
+            None => interval.lower,
         };
-        Some(Estimate { value: quantile(&ordered, q)?, lower, upper: found.upper })
+        Some(Estimate { value: quantile(&ordered, q)?, lower, upper: interval.upper })
     };
     let asked = question.targets.iter().map(|t| t.quantile);
     let percentiles = question.percentiles.iter().copied().chain(asked).map(|q| (name(q), estimate(q))).collect();
@@ -435,15 +435,15 @@ fn kept(rows: &[Row], latency: Latency) -> Kept {
 }
 
 fn lateness(endings: &[Ending], question: &Question) -> Lateness {
-    let mut all = Histogram::default();
-    endings.iter().for_each(|e| all.merge(&e.lateness));
+    let mut lateness = Histogram::default();
+    endings.iter().for_each(|e| lateness.merge(&e.lateness));
     let mut overslept = Histogram::default();
     endings.iter().for_each(|e| overslept.merge(&e.overslept));
-    let max = (all.count() > 0).then(|| all.max());
-    let (p50, p99, p99_9) = (all.quantile(0.5), all.quantile(0.99), all.quantile(0.999));
+    let max = (lateness.count() > 0).then(|| lateness.max());
+    let (p50, p99, p99_9) = (lateness.quantile(0.5), lateness.quantile(0.99), lateness.quantile(0.999));
     let asked = question.percentiles.iter().copied().chain(question.targets.iter().map(|t| t.quantile));
-    let percentiles = asked.map(|q| (name(q), all.quantile(q))).collect();
-    Lateness { n: all.count(), p50, p99, p99_9, max, percentiles, overslept_p99: overslept.quantile(0.99) }
+    let percentiles = asked.map(|q| (name(q), lateness.quantile(q))).collect();
+    Lateness { n: lateness.count(), p50, p99, p99_9, max, percentiles, overslept_p99: overslept.quantile(0.99) }
 }
 
 /// Rates over the rows of all agents after the first 100 ms.
@@ -536,7 +536,7 @@ mod tests {
     #[test]
     fn an_interval_reaches_to_where_shared_stamps_may_have_been() {
         let question = Question::new(Plan::new("127.0.0.1:9".parse().unwrap(), Protocol::Echo));
-        let of = |shared_ns: u32| {
+        let p50_with = |shared_ns: u32| {
             let row = |i: u64| {
                 let sent_ns = 1 + i * 10_000;
                 let sample = Sample {
@@ -552,7 +552,7 @@ mod tests {
             let rows: Vec<Row> = (0..20_000).map(row).collect();
             summary(&rows.iter().collect::<Vec<_>>(), Latency::Service, &question).percentiles["p50"].unwrap()
         };
-        let (alone, shared) = (of(0), of(400));
+        let (alone, shared) = (p50_with(0), p50_with(400));
         assert!((1_040.0..=1_060.0).contains(&alone.lower), "{alone:?}");
         assert_eq!(shared, Estimate { lower: alone.lower - 400.0, ..alone });
     }

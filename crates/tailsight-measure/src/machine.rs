@@ -59,14 +59,14 @@ impl Before {
         let (Some(from), Some(to)) = (self.ticks, now.ticks) else { return machine };
         let [busy, idle, stolen] = [(to.busy, from.busy), (to.idle, from.idle), (to.stolen, from.stolen)]
             .map(|(to, from)| to.saturating_sub(from) as f64);
-        let all = busy + idle + stolen;
-        if all > 0.0 {
+        let total = busy + idle + stolen;
+        if total > 0.0 {
             let host_cores = std::thread::available_parallelism().map_or(1, |n| n.get()).max(cores) as f64;
             let wall = (now.wall_ns - self.wall_ns).max(1) as f64 * host_cores;
             let own = (now.own_ns - self.own_ns) as f64 / wall;
-            machine.busy = Some(busy / all);
-            machine.others = Some((busy / all - own).max(0.0));
-            machine.stolen = Some(stolen / all);
+            machine.busy = Some(busy / total);
+            machine.others = Some((busy / total - own).max(0.0));
+            machine.stolen = Some(stolen / total);
         }
         machine
     }

@@ -371,16 +371,16 @@ impl Run<'_> {
     /// Takes records until the replies to what was recorded are there: three times the slowest so far are waited for.
     fn collect(&self, load: &mut dyn Load, patience_ns: u64, stop: &AtomicBool) -> Result<Vec<Records>, Error> {
         let began = load.now_ns();
-        let mut all: Vec<Records> = load.take()?;
+        let mut records: Vec<Records> = load.take()?;
         loop {
-            let slowest = all.iter().flat_map(|r| &r.samples).filter_map(Sample::response_ns).max().unwrap_or(0);
+            let slowest = records.iter().flat_map(|r| &r.samples).filter_map(Sample::response_ns).max().unwrap_or(0);
             let most = if stop.load(Ordering::Relaxed) { STRAGGLERS_NS.0 } else { patience_ns.max(STRAGGLERS_NS.0) };
             let enough = (3 * slowest).clamp(STRAGGLERS_NS.0, most);
             if load.now_ns().saturating_sub(began) >= enough {
-                return Ok(all);
+                return Ok(records);
             }
             std::thread::sleep(LOOK);
-            for (have, new) in all.iter_mut().zip(load.take()?) {
+            for (have, new) in records.iter_mut().zip(load.take()?) {
                 have.samples.extend(new.samples);
                 have.sends.extend(new.sends);
                 have.intervals.extend(new.intervals);

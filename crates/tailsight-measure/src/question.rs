@@ -161,13 +161,13 @@ mod tests {
 
     #[test]
     fn the_stream_is_held_against_what_was_asked() {
-        let of = |rate, arrivals| question(rate, arrivals, 60).config().unwrap().arrivals;
-        assert_eq!(of("1k", "exponential"), method::Arrivals::Exponential);
-        assert_eq!(of("ramp:1k..2k/5s", "exponential"), method::Arrivals::Scheduled);
-        assert_eq!(of("1k", "mmpp:8,0.1,10ms"), method::Arrivals::Scheduled);
-        assert_eq!(of("1k", "closed:1"), method::Arrivals::ClosedLoop);
-        assert_eq!(of("1k", "fixed"), method::Arrivals::Fixed { tolerance: 0.1 });
-        assert_eq!(of("50k", "fixed"), method::Arrivals::Fixed { tolerance: 0.5 });
+        let arrivals_of = |rate, arrivals| question(rate, arrivals, 60).config().unwrap().arrivals;
+        assert_eq!(arrivals_of("1k", "exponential"), method::Arrivals::Exponential);
+        assert_eq!(arrivals_of("ramp:1k..2k/5s", "exponential"), method::Arrivals::Scheduled);
+        assert_eq!(arrivals_of("1k", "mmpp:8,0.1,10ms"), method::Arrivals::Scheduled);
+        assert_eq!(arrivals_of("1k", "closed:1"), method::Arrivals::ClosedLoop);
+        assert_eq!(arrivals_of("1k", "fixed"), method::Arrivals::Fixed { tolerance: 0.1 });
+        assert_eq!(arrivals_of("50k", "fixed"), method::Arrivals::Fixed { tolerance: 0.5 });
     }
 
     #[test]

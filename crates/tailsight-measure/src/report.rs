@@ -140,7 +140,7 @@ pub enum Verdict {
     /// Believe it.
     Number {
         /// One for each that was asked, in that order.
-        percentiles: Vec<Known>,
+        percentiles: Vec<KnownPercentile>,
     },
     /// No number, and why.
     NotAvailable {
@@ -153,10 +153,10 @@ pub enum Verdict {
         /// The percentiles asked for that are known all the same, as narrowly as asked. Each of them is here, in `bounds` or in
         /// `missing`; in older files, perhaps in none.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        passed: Vec<Known>,
+        passed: Vec<KnownPercentile>,
         /// Those that are known less narrowly, with the interval that there is.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        bounds: Vec<Known>,
+        bounds: Vec<KnownPercentile>,
         /// Those of which nothing is known.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         missing: Vec<Unknown>,
@@ -220,7 +220,8 @@ pub struct ByAgent {
 
 /// A percentile that is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Known {
+#[schemars(rename = "Known")]
+pub struct KnownPercentile {
     /// What was asked: `p99:10us@95`.
     pub asked: String,
     /// `p99`.
@@ -241,7 +242,7 @@ pub struct Known {
     pub n: usize,
 }
 
-impl From<&method::PercentileResult> for Known {
+impl From<&method::PercentileResult> for KnownPercentile {
     fn from(p: &method::PercentileResult) -> Self {
         Self {
             asked: p.target.to_string(),

@@ -185,8 +185,8 @@ pub fn highest(
         if let Some(reason) = hunt.client_reason() {
             return Ok(hunt.end("not-available", None, None, Some(reason)));
         }
-        let known = hunt.tries.iter().any(|t| t.confidence.is_some());
-        let verdict = if known && !stop.load(Ordering::Relaxed) { "not-met" } else { "not-available" };
+        let any_judged = hunt.tries.iter().any(|t| t.confidence.is_some());
+        let verdict = if any_judged && !stop.load(Ordering::Relaxed) { "not-met" } else { "not-available" };
         return Ok(hunt.end(verdict, None, None, Some("no rate that was tried meets the objective".into())));
     };
     let mut belief = Belief::between((met / 2.0).max(1.0), missed.map_or(met * 1.02, |m| m * 2.0).min(top * 1.02));
@@ -209,11 +209,11 @@ pub fn highest(
         if confidence >= LEVEL {
             let threshold = Some((belief.quantile(0.05), belief.quantile(0.95))).filter(|_| missed.is_some());
             let bound = missed.is_some();
-            let mut found = hunt.end("met", Some((rate, confidence)), threshold, None);
+            let mut highest = hunt.end("met", Some((rate, confidence)), threshold, None);
             if !bound {
-                found.bound = "limit".into();
+                highest.bound = "limit".into();
             }
-            return Ok(found);
+            return Ok(highest);
         }
         belief.update(rate, confidence);
     }
@@ -300,9 +300,9 @@ impl Hunt<'_> {
             crate::Latency::Service => &measurement.report.service_ns,
         };
         let value_ns = summary.percentiles.get(&key).copied().flatten().map(|e| e.value);
-        let one = Try { rate, confidence, value_ns, reason, fate: kind, confirms };
-        (self.each)(&one, &measurement);
-        self.tries.push(one);
+        let attempt = Try { rate, confidence, value_ns, reason, fate: kind, confirms };
+        (self.each)(&attempt, &measurement);
+        self.tries.push(attempt);
         Ok(evidence)
     }
 

@@ -226,13 +226,13 @@ mod tests {
 
     fn tour(rates: Rates, capacity: f64) -> Vec<f64> {
         let mut plan = Itinerary::new(&rates);
-        let mut seen = Vec::new();
+        let mut rates = Vec::new();
         while let Some(rate) = plan.next() {
-            seen.push(rate);
+            rates.push(rate);
             plan.learn(rate, if rate < capacity { Fate::Number } else { Fate::Server });
-            assert!(seen.len() < 100, "it ends");
+            assert!(rates.len() < 100, "it ends");
         }
-        seen
+        rates
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use tailsight_load::{Plan, Protocol};
 use tailsight_measure::Latency;
 use tailsight_measure::report::{
-    Achieved, Assumption, Checked, Client, Estimate, Kept, Known, Lateness, Report, SCHEMA, State, Summary, Unknown,
-    Verdict,
+    Achieved, Assumption, Checked, Client, Estimate, Kept, KnownPercentile, Lateness, Report, SCHEMA, State, Summary,
+    Unknown, Verdict,
 };
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_report::load::terminal::{measurement, sweep};
@@ -26,8 +26,8 @@ fn check(id: &str, subject: Option<&str>, passed: bool) -> Checked {
     }
 }
 
-pub(crate) fn known(percentile: &str, value_ns: f64) -> Known {
-    Known {
+pub(crate) fn known(percentile: &str, value_ns: f64) -> KnownPercentile {
+    KnownPercentile {
         asked: format!("{percentile}:5%@95"),
         percentile: percentile.into(),
         quantile: 0.5,

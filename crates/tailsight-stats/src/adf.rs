@@ -155,13 +155,13 @@ impl Regression {
     /// Residual sum of squares for 0, 1, … lags.
     fn residuals(&self) -> Vec<f64> {
         let mut rss = self.rest;
-        let mut all = vec![rss];
+        let mut by_lags = vec![rss];
         for i in (self.deterministic + 1..self.columns).rev() {
             rss += self.r[i][self.columns].powi(2);
-            all.push(rss);
+            by_lags.push(rss);
         }
-        all.reverse();
-        all
+        by_lags.reverse();
+        by_lags
     }
 
     /// t statistic of the lagged level.
@@ -173,14 +173,14 @@ impl Regression {
         }
         let mut beta = vec![0.0; k];
         for i in (0..k).rev() {
-            let known: f64 = (i + 1..k).map(|j| self.r[i][j] * beta[j]).sum();
-            beta[i] = (self.r[i][k] - known) / self.r[i][i];
+            let solved: f64 = (i + 1..k).map(|j| self.r[i][j] * beta[j]).sum();
+            beta[i] = (self.r[i][k] - solved) / self.r[i][i];
         }
         // (R'R)⁻¹ at (level, level) is the squared length of row `level` of R⁻¹, found by solving Rᵀz = e.
         let mut z = vec![0.0; k];
         for i in level..k {
-            let known: f64 = (level..i).map(|j| self.r[j][i] * z[j]).sum();
-            z[i] = (f64::from(u8::from(i == level)) - known) / self.r[i][i];
+            let solved: f64 = (level..i).map(|j| self.r[j][i] * z[j]).sum();
+            z[i] = (f64::from(u8::from(i == level)) - solved) / self.r[i][i];
         }
         let variance = self.rest / (self.rows - k) as f64 * z.iter().map(|v| v * v).sum::<f64>();
         (variance > 0.0).then(|| beta[level] / variance.sqrt())

@@ -67,8 +67,8 @@ pub fn differ(series: &[f64], agent: &[u16], threshold: f64, permutations: usize
                 sum.1 += cell.1;
             }
         }
-        let (hits, all) = sums.iter().fold((0.0, 0.0), |(h, n), s| (h + s.0, n + s.1));
-        let mean = hits / all;
+        let (hits, samples) = sums.iter().fold((0.0, 0.0), |(h, n), s| (h + s.0, n + s.1));
+        let mean = hits / samples;
         sums.iter().filter(|s| s.1 > 0.0).map(|(h, n)| n * (h / n - mean).powi(2)).sum::<f64>()
     };
     let observed = between(&cells);
@@ -106,9 +106,14 @@ mod tests {
     fn agents_that_have_nothing_in_common_differ() {
         let agent: Vec<u16> = (0..2_000).map(|i| i % 2).collect();
         let series: Vec<f64> = agent.iter().map(|a| f64::from(*a)).collect();
-        let found = differ(&series, &agent, 0.5, 199, 1).unwrap();
-        assert_eq!((found.p_value, found.agents, found.n), (1.0 / 200.0, vec![0, 1], 2_000));
-        assert!(found.blocks >= 16 && found.statistic > 10.0, "{} {}", found.blocks, found.statistic);
+        let difference = differ(&series, &agent, 0.5, 199, 1).unwrap();
+        assert_eq!((difference.p_value, difference.agents, difference.n), (1.0 / 200.0, vec![0, 1], 2_000));
+        assert!(
+            difference.blocks >= 16 && difference.statistic > 10.0,
+            "{} {}",
+            difference.blocks,
+            difference.statistic
+        );
         let same = differ(&vec![1.0; 2_000], &agent, 0.5, 199, 1).unwrap();
         assert_eq!((same.p_value, same.statistic), (1.0, 0.0));
     }

@@ -116,19 +116,20 @@ pub fn bootstrap<P>(
 ) -> Result<Anderson, Error> {
     let what = "Anderson-Darling by parametric bootstrap";
     let sorted = checked(data, what, 5)?;
-    let of = |sorted: &[f64]| -> Option<(f64, P)> {
+    let a2_and_fit = |sorted: &[f64]| -> Option<(f64, P)> {
         let fitted = fit(sorted)?;
         let u: Vec<f64> = sorted.iter().map(|&x| cdf(&fitted, x)).collect();
         Some((statistic(&u), fitted))
     };
-    let (a2, fitted) = of(&sorted).ok_or(Error::Undefined { what, why: "the family cannot be fitted to the data" })?;
+    let (a2, fitted) =
+        a2_and_fit(&sorted).ok_or(Error::Undefined { what, why: "the family cannot be fitted to the data" })?;
     let mut random = Random::new(seed);
     let mut beyond = 0;
     let mut drawn = 0;
     for _ in 0..resamples {
         let mut copy: Vec<f64> = (0..sorted.len()).map(|_| inverse(&fitted, random.uniform())).collect();
         copy.sort_unstable_by(f64::total_cmp);
-        if let Some((other, _)) = of(&copy) {
+        if let Some((other, _)) = a2_and_fit(&copy) {
             drawn += 1;
             beyond += usize::from(other >= a2);
         }
@@ -210,9 +211,9 @@ pub fn fixed_gaps(gaps: &[f64], specified: f64, tolerance: f64) -> Result<FixedG
 
 /// Gaps of the streams of several agents together: their send times merged, on one clock. In: times, each list in order.
 pub fn superposed_gaps(streams: &[Vec<i64>]) -> Vec<f64> {
-    let mut all: Vec<i64> = streams.concat();
-    all.sort_unstable();
-    all.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
+    let mut arrivals_ns: Vec<i64> = streams.concat();
+    arrivals_ns.sort_unstable();
+    arrivals_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
 }
 
 /// p-value of the corrected statistic for an exponential with estimated mean (D'Agostino and Stephens 1986, table 4.14's fit).

@@ -61,13 +61,13 @@ impl FromStr for ArrivalProcess {
 
     fn from_str(input: &str) -> Result<Self, Error> {
         let (name, rest) = input.split_once(':').unwrap_or((input, ""));
-        let one = || parse::list(rest).map(|[x]| x);
+        let number = || parse::list(rest).map(|[x]| x);
         let arrivals = match name {
             "fixed" if rest.is_empty() => Some(Self::Fixed),
             "exponential" | "poisson" if rest.is_empty() => Some(Self::Exponential),
-            "lognormal" => one().map(Self::Lognormal),
-            "pareto" => one().map(Self::Pareto),
-            "gpareto" => one().map(Self::GeneralisedPareto),
+            "lognormal" => number().map(Self::Lognormal),
+            "pareto" => number().map(Self::Pareto),
+            "gpareto" => number().map(Self::GeneralisedPareto),
             "mmpp" => rest.rsplit_once(',').and_then(|(numbers, burst)| {
                 let [ratio, share] = parse::list(numbers)?;
                 Some(Self::Mmpp { ratio, share, burst_ns: parse::duration_ns(burst)? })

@@ -68,9 +68,9 @@ pub fn interval(sorted: &[f64], q: f64, level: f64) -> Option<Interval> {
 /// that sample, scaled up, rounded outwards.
 pub fn interval_effective(sorted: &[f64], q: f64, level: f64, effective_n: f64) -> Option<Interval> {
     let n = sorted.len();
-    let known = (effective_n.min(n as f64)).floor() as usize;
-    let (lower, upper) = interval_ranks(known, q, level)?;
-    let scale = n as f64 / known as f64;
+    let whole_n = (effective_n.min(n as f64)).floor() as usize;
+    let (lower, upper) = interval_ranks(whole_n, q, level)?;
+    let scale = n as f64 / whole_n as f64;
     let lower = (lower as f64 * scale).floor().max(1.0) as usize;
     let upper = ((upper as f64 * scale).ceil() as usize).min(n);
     Some(at_ranks(sorted, lower, upper))

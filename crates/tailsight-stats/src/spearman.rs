@@ -232,8 +232,12 @@ pub fn clustering_of(above: &[usize], n: usize) -> Clustering {
         }
         pairs += (i - first) as u64;
     }
-    let (m, all, w) = (above.len() as f64, n as f64, CLUSTER_WINDOW as f64);
-    let share = if n > 2 * CLUSTER_WINDOW { (w * all - w * (w + 1.0) / 2.0) / (all * (all - 1.0) / 2.0) } else { 1.0 };
+    let (m, samples, w) = (above.len() as f64, n as f64, CLUSTER_WINDOW as f64);
+    let share = if n > 2 * CLUSTER_WINDOW {
+        (w * samples - w * (w + 1.0) / 2.0) / (samples * (samples - 1.0) / 2.0)
+    } else {
+        1.0
+    };
     let expected = m * (m - 1.0) / 2.0 * share;
     Clustering { pairs, expected, p_value: poisson_tail(pairs, expected), above: above.len(), n }
 }

@@ -62,8 +62,8 @@ pub struct WarmUpEnd {
 /// MSER-5, then the test: the mean of the part against that of the rest, in units of the noise that the rest's batch means
 /// show. `alpha` is the level of the test; the proposed cut is the most conspicuous of many, so take it small (0.001).
 pub fn detect(series: &[f64], alpha: f64) -> Result<WarmUpEnd, Error> {
-    let found = mser(series, 5)?;
-    let (head, rest) = series.split_at(found.cut);
+    let minimum = mser(series, 5)?;
+    let (head, rest) = series.split_at(minimum.cut);
     if head.is_empty() {
         return Ok(WarmUpEnd { cut: 0, proposed: 0, p_value: 1.0, endless: false });
     }
@@ -75,9 +75,9 @@ pub fn detect(series: &[f64], alpha: f64) -> Result<WarmUpEnd, Error> {
     let p_value = if error > 0.0 { 2.0 * normal_cdf(-((mean(head) - mean(rest)) / error).abs()) } else { 1.0 };
     let differs = p_value < alpha;
     Ok(WarmUpEnd {
-        cut: if differs { found.cut } else { 0 },
-        proposed: found.cut,
+        cut: if differs { minimum.cut } else { 0 },
+        proposed: minimum.cut,
         p_value,
-        endless: differs && found.at_bound,
+        endless: differs && minimum.at_bound,
     })
 }

@@ -76,10 +76,10 @@ mod tests {
                 now += there + back;
                 Round { before_ns, agent_ns: (before_ns + there).wrapping_add_signed(offset), after_ns: now }
             }).collect();
-            let found = Offset::measure(&rounds, false).unwrap();
-            prop_assert!(found.offset_ns.abs_diff(offset) <= found.bound_ns, "{found:?}");
+            let measured = Offset::measure(&rounds, false).unwrap();
+            prop_assert!(measured.offset_ns.abs_diff(offset) <= measured.bound_ns, "{measured:?}");
             let shortest = delays.iter().map(|(a, b)| a + b).min().unwrap();
-            prop_assert!(found.bound_ns <= shortest / 2 + 2);
+            prop_assert!(measured.bound_ns <= shortest / 2 + 2);
         }
     }
 
@@ -87,8 +87,8 @@ mod tests {
     fn a_false_claim_to_be_the_same_clock_is_not_believed() {
         let round = |agent_ns| Round { before_ns: 1000, agent_ns, after_ns: 1200 };
         assert_eq!(Offset::measure(&[round(1100)], true).unwrap().bound_ns, 0);
-        let found = Offset::measure(&[round(1100), round(5000)], true).unwrap();
-        assert!(found.bound_ns > 0);
+        let measured = Offset::measure(&[round(1100), round(5000)], true).unwrap();
+        assert!(measured.bound_ns > 0);
         assert_eq!(Offset::measure(&[], true), None);
     }
 

@@ -111,14 +111,14 @@ impl Load for RemoteLoad {
             return Ok(Progress { ended: true, ..Progress::default() });
         }
         let mut sum = Progress::default();
-        for one in self.all(|_, agent| async move { agent.progress().await }) {
-            sum.elapsed_ns = sum.elapsed_ns.max(one.elapsed_ns);
-            sum.sent += one.sent;
-            sum.answered += one.answered;
-            sum.failed += one.failed;
-            sum.blocked += one.blocked;
-            sum.samples += one.samples;
-            sum.ended |= one.ended;
+        for progress in self.all(|_, agent| async move { agent.progress().await }) {
+            sum.elapsed_ns = sum.elapsed_ns.max(progress.elapsed_ns);
+            sum.sent += progress.sent;
+            sum.answered += progress.answered;
+            sum.failed += progress.failed;
+            sum.blocked += progress.blocked;
+            sum.samples += progress.samples;
+            sum.ended |= progress.ended;
         }
         self.any_gone()?;
         Ok(sum)

@@ -342,11 +342,11 @@ impl tower_service::Service<Uri> for Connector {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let this = self.clone();
+        let connector = self.clone();
         Box::pin(async move {
-            let socket = TcpStream::connect(&this.authority).await?;
+            let socket = TcpStream::connect(&connector.authority).await?;
             socket.set_nodelay(true)?;
-            let handshake = this.tls.connect(this.server_name, socket);
+            let handshake = connector.tls.connect(connector.server_name, socket);
             let mut stream =
                 tokio::time::timeout(CALL, handshake).await.map_err(|_| std::io::ErrorKind::TimedOut)??;
             // In TLS 1.3 the agent checks the coordinator's certificate after this side of the handshake is over: its first

@@ -29,19 +29,19 @@ fn two_agents_are_one_load() {
     let before = gets(target);
     load.start().unwrap();
     load.record(1.0, 10_000).unwrap();
-    let mut all = Vec::new();
+    let mut by_agent = Vec::new();
     for _ in 0..4 {
         std::thread::sleep(Duration::from_millis(300));
         assert!(!load.progress().unwrap().ended);
-        add(&mut all, load.take().unwrap());
+        add(&mut by_agent, load.take().unwrap());
     }
     let endings = load.stop().unwrap();
-    add(&mut all, load.take().unwrap());
+    add(&mut by_agent, load.take().unwrap());
     let served = gets(target) - before;
     let sent: u64 = endings.iter().map(|e| e.counts.sent).sum();
     // Each agent tries each connection once before its load.
     assert!(served >= sent && served <= sent + 64, "{served} gets served, {sent} sent: {endings:?}");
-    for (records, ending) in all.iter().zip(&endings) {
+    for (records, ending) in by_agent.iter().zip(&endings) {
         assert_eq!(
             (
                 &records.agent,
@@ -56,10 +56,10 @@ fn two_agents_are_one_load() {
         // Requests on their way when the recording began are in neither; every recorded send is a sample.
         let sends: HashSet<u64> = records.sends.iter().map(|s| s.intended_ns).collect();
         assert_eq!(records.sends.len(), sends.len());
-        let both = records.samples.iter().filter(|s| sends.contains(&s.intended_ns)).count();
+        let sent_and_answered = records.samples.iter().filter(|s| sends.contains(&s.intended_ns)).count();
         assert!(
-            both + 8 >= sends.len() && both + 8 >= records.samples.len(),
-            "{both} of {} {}",
+            sent_and_answered + 8 >= sends.len() && sent_and_answered + 8 >= records.samples.len(),
+            "{sent_and_answered} of {} {}",
             sends.len(),
             records.samples.len()
         );
@@ -76,9 +76,9 @@ fn two_agents_are_one_load() {
         due.sort_unstable();
         due.windows(2).map(|w| w[1] - w[0]).collect::<HashSet<u64>>()
     };
-    let (one, two) = (gaps(&all[0].samples), gaps(&all[1].samples));
-    let shared = one.intersection(&two).count();
-    assert!(shared * 20 < one.len(), "{shared} of {} gaps are the same", one.len());
+    let (first, second) = (gaps(&by_agent[0].samples), gaps(&by_agent[1].samples));
+    let shared = first.intersection(&second).count();
+    assert!(shared * 20 < first.len(), "{shared} of {} gaps are the same", first.len());
 }
 
 #[test]
@@ -131,11 +131,14 @@ fn throughput_agents_load_and_latency_agents_measure() {
     load.start().unwrap();
     load.record(1.0, 100).unwrap();
     std::thread::sleep(Duration::from_millis(1000));
-    let mut all = load.take().unwrap();
+    let mut by_agent = load.take().unwrap();
     let endings = load.stop().unwrap();
-    add(&mut all, load.take().unwrap());
-    assert!(all[0].samples.is_empty() && all[0].sends.len() > 300, "a throughput agent shows its arrivals only");
-    assert!(all[1].samples.len() > 50);
+    add(&mut by_agent, load.take().unwrap());
+    assert!(
+        by_agent[0].samples.is_empty() && by_agent[0].sends.len() > 300,
+        "a throughput agent shows its arrivals only"
+    );
+    assert!(by_agent[1].samples.len() > 50);
     assert!(endings[0].counts.sent > endings[1].counts.sent * 2, "{endings:?}");
     assert!(a.log().contains("(throughput)") && b.log().contains("(latency)"));
 }

@@ -183,12 +183,12 @@ fn strangers_do_not_keep_a_coordinator_out() {
     let directory = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let mut known = config();
-    known.identity = Some(Identity {
+    let mut with_identity = config();
+    with_identity.identity = Some(Identity {
         certificate: pem(directory.path(), "a.pem", &certificate.pem()),
         key: pem(directory.path(), "a.key", &key.serialize_pem()),
     });
-    let agent = AgentHere::start(known);
+    let agent = AgentHere::start(with_identity);
     let address = (agent.address.host.as_str(), agent.address.port);
     let idle: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut roots = RootCertStore::empty();

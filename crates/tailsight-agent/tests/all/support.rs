@@ -28,8 +28,8 @@ impl Drop for Process {
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
-        if let Some(found) = look() {
-            return found;
+        if let Some(value) = look() {
+            return value;
         }
         assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
         std::thread::sleep(Duration::from_millis(10));

@@ -6,7 +6,7 @@
 
 use tailsight_load::{Arrivals, Outcome, Plan, Rate};
 
-use super::{Asked, Error, MOST, Way, Window};
+use super::{Asked, Error, MOST_OUTSTANDING, Way, Window};
 
 /// A rate of which less is answered is above the peak.
 pub const ANSWERED: f64 = 0.95;
@@ -55,7 +55,7 @@ pub fn halve<E>(
 /// Has a plan send so much, whatever is answered.
 pub(super) fn ask(plan: &mut Plan, per_s: f64) {
     (plan.arrivals, plan.rate) = (Arrivals::FIXED, Rate::Constant(per_s));
-    (plan.outstanding, plan.lost_after_ns) = (MOST, LOST_AFTER_NS);
+    (plan.outstanding, plan.lost_after_ns) = (MOST_OUTSTANDING, LOST_AFTER_NS);
 }
 
 /// Why a peak is none: an error of the load, or the reason in words.

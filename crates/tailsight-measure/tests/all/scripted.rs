@@ -262,9 +262,9 @@ fn agrees_with_itself(report: &Report, question: &Question) {
     assert!(report.assumptions.iter().any(|a| a.id == failed.id && a.state == State::NotHeld), "{failed:?}");
     for target in &question.targets {
         let asked = target.to_string();
-        let known = passed.iter().chain(bounds).filter(|k| k.asked == asked).count();
+        let answered = passed.iter().chain(bounds).filter(|k| k.asked == asked).count();
         let unknown = missing.iter().filter(|m| m.asked == asked && !m.because.is_empty()).count();
-        assert_eq!(known + unknown, 1, "{asked}: {:#?}", report.verdict);
+        assert_eq!(answered + unknown, 1, "{asked}: {:#?}", report.verdict);
     }
     assert_eq!(no_bounds_because.is_some(), !missing.is_empty());
     assert!(!hint.is_empty());
@@ -332,13 +332,13 @@ fn a_search_ends_when_the_client_is_what_is_late() {
     let search =
         Search { objective: "p90<2ms".parse::<Objective>().unwrap(), from: 500.0, to: None, tolerance: 0.1, tries: 24 };
     let stop = AtomicBool::new(false);
-    let found = highest(&mut load, &question(500.0), &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
+    let outcome = highest(&mut load, &question(500.0), &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
     assert_eq!(
-        (found.verdict.as_str(), found.bound.as_str(), found.tries.len()),
+        (outcome.verdict.as_str(), outcome.bound.as_str(), outcome.tries.len()),
         ("not-available", "client", 2),
-        "{found:#?}"
+        "{outcome:#?}"
     );
-    let reason = found.reason.unwrap();
+    let reason = outcome.reason.unwrap();
     assert!(reason.contains("the client, not the server") && reason.contains("lower the rate"), "{reason}");
 }
 
@@ -349,21 +349,21 @@ fn a_sweep_finds_saturation_and_the_search_finds_the_objective() {
     let mut load = Scripted::new(1_000.0, 3_000.0);
     let mut q = question(1_000.0);
     q.targets = vec!["p50".parse().unwrap()];
-    let found = sweep(&mut load, &q, &rates, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
-    assert!(found.highest_kept.is_some_and(|r| (2_000.0..3_000.0).contains(&r)), "{:?}", found.highest_kept);
-    assert!(found.lowest_missed.is_some_and(|r| r > 2_400.0 && r <= 4_000.0), "{:?}", found.lowest_missed);
-    let p50 = |i: usize| found.points[i].report.response_ns.percentiles["p50"].map(|e| e.value);
+    let swept = sweep(&mut load, &q, &rates, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
+    assert!(swept.highest_kept.is_some_and(|r| (2_000.0..3_000.0).contains(&r)), "{:?}", swept.highest_kept);
+    assert!(swept.lowest_missed.is_some_and(|r| r > 2_400.0 && r <= 4_000.0), "{:?}", swept.lowest_missed);
+    let p50 = |i: usize| swept.points[i].report.response_ns.percentiles["p50"].map(|e| e.value);
     assert!(p50(0) < p50(1), "latency rises with the load: {:?} {:?}", p50(0), p50(1));
 
     // p90 = ln 10 / (capacity - rate) < 2 ms holds below 3000 - 1151 = 1849 requests/s.
     let search =
         Search { objective: "p90<2ms".parse::<Objective>().unwrap(), from: 500.0, to: None, tolerance: 0.1, tries: 24 };
-    let found = highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
-    assert_eq!(found.verdict, "met", "{found:#?}");
-    let rate = found.rate.unwrap();
+    let outcome = highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap();
+    assert_eq!(outcome.verdict, "met", "{outcome:#?}");
+    let rate = outcome.rate.unwrap();
     // Never above the truth; below it as far as a confirmation that failed by chance takes it.
-    assert!((1_200.0..1_950.0).contains(&rate), "{found:#?}");
-    assert!(found.confidence.unwrap() >= 0.95);
+    assert!((1_200.0..1_950.0).contains(&rate), "{outcome:#?}");
+    assert!(outcome.confidence.unwrap() >= 0.95);
     let search = Search { objective: "p50<10us".parse().unwrap(), ..search };
     assert_eq!(highest(&mut load, &q, &search, &stop, &mut |_| {}, &mut |_, _| {}).unwrap().verdict, "not-met");
 }

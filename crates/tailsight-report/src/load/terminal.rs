@@ -5,7 +5,7 @@
 
 use tailsight_load::Complaint;
 use tailsight_measure::assumption::AssumptionId;
-use tailsight_measure::report::{Checked, Estimate, Known, Remark, Report, State, Summary, Verdict};
+use tailsight_measure::report::{Checked, Estimate, KnownPercentile, Remark, Report, State, Summary, Verdict};
 use tailsight_measure::slo::Highest;
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Latency, report::Against};
@@ -183,7 +183,7 @@ fn known(out: &mut Text, r: &Report, indent: &str) {
     }
 }
 
-fn number(p: &Known, latency: &str) -> String {
+fn number(p: &KnownPercentile, latency: &str) -> String {
     let level = percent_down(p.level);
     let from = counted(p.n as u64, "sample");
     format!(
@@ -196,7 +196,7 @@ fn number(p: &Known, latency: &str) -> String {
 }
 
 /// An interval wider than asked for; `by_width`: nothing else was wrong.
-fn bound(p: &Known, latency: &str, by_width: bool) -> String {
+fn bound(p: &KnownPercentile, latency: &str, by_width: bool) -> String {
     let width = (100.0 * (p.upper_ns - p.lower_ns) / p.value_ns.max(1.0)).ceil();
     let wider = format!("; `--ci {}:{width}%` would have been met", p.percentile);
     let (lower, upper, level) = (ns(p.lower_ns), ns(p.upper_ns), percent_down(p.level));
@@ -206,7 +206,7 @@ fn bound(p: &Known, latency: &str, by_width: bool) -> String {
 }
 
 /// How an interval was made, where it is not the plain one.
-fn how(p: &Known) -> Option<String> {
+fn how(p: &KnownPercentile) -> Option<String> {
     match p.how {
         IntervalMethod::OrderStatistic => None,
         IntervalMethod::EffectiveSampleSize { effective_n, .. } => Some(format!(

@@ -288,12 +288,14 @@ impl World {
         every: f64,
         how: Shared,
     ) {
-        let mut of: Vec<Vec<(f64, Option<usize>)>> = vec![Vec::new(); connections];
+        let mut by_connection: Vec<Vec<(f64, Option<usize>)>> = vec![Vec::new(); connections];
         for reply in replies {
-            of[self.random.below(connections)].push(*reply);
+            by_connection[self.random.below(connections)].push(*reply);
         }
         let mut left_out = vec![false; samples.len()];
-        for together in of.iter().flat_map(|c| c.chunk_by(|a, b| (a.0 / every).floor() == (b.0 / every).floor())) {
+        for together in
+            by_connection.iter().flat_map(|c| c.chunk_by(|a, b| (a.0 / every).floor() == (b.0 / every).floor()))
+        {
             let Some((last, _)) = together.last() else { continue };
             let read_before = (last / every).floor() * every;
             for (received, place) in &together[..together.len() - 1] {

@@ -59,9 +59,9 @@ fn grace_ns(agent: &AgentBatch, config: &Config) -> i64 {
 
 /// Whether the stream is the schedule's: most requests left when they were due, beside the gaps between them.
 fn punctual(agent: &AgentBatch) -> Check {
-    let found = lateness(agent);
-    let n = found.as_ref().map_or(0, |(late, _)| late.len());
-    let statistic = found.map_or(f64::NAN, |(late, gap)| {
+    let lateness_and_gap = lateness(agent);
+    let n = lateness_and_gap.as_ref().map_or(0, |(late, _)| late.len());
+    let statistic = lateness_and_gap.map_or(f64::NAN, |(late, gap)| {
         let limit = ON_TIME * gap as f64;
         late.iter().filter(|ns| **ns as f64 > limit).count() as f64 / n.max(1) as f64
     });
@@ -157,16 +157,16 @@ fn superposed(batch: &Batch, config: &Config, random: &mut Random) -> Check {
     // Only times at which every agent was sending belong to the superposed stream: its windows' common extent.
     let streams = |of: &dyn Fn(&Send, i64) -> i64| -> Vec<f64> {
         let windows = batch.agents.iter().map(|a| a.windows.len()).min().unwrap_or(0);
-        let mut all = Vec::new();
+        let mut gaps = Vec::new();
         for w in 0..windows {
             let agents = batch.agents.iter().zip(&graces);
             let lists: Vec<Vec<i64>> = agents.map(|(a, grace)| times(&a.windows[w], |s| of(s, *grace))).collect();
             let from = lists.iter().filter_map(|l| l.first()).max().copied().unwrap_or(0);
             let to = lists.iter().filter_map(|l| l.last()).min().copied().unwrap_or(0);
             let common = |list: &Vec<i64>| list.iter().copied().filter(|t| (from..=to).contains(t)).collect();
-            all.extend(anderson::superposed_gaps(&lists.iter().map(common).collect::<Vec<_>>()));
+            gaps.extend(anderson::superposed_gaps(&lists.iter().map(common).collect::<Vec<_>>()));
         }
-        all
+        gaps
     };
     let sent = streams(&taken);
     let pick =

@@ -44,7 +44,7 @@ use crate::Error;
 use crate::effective::{batches, dependent_interval};
 use crate::quantile::{interval, quantile, samples_to_support, sorted};
 use crate::random::mix;
-use samples::{Ends, Found, Look, look, spent, thin};
+use samples::{Conclusion, Ends, Look, look, spent, thin};
 
 /// How often the load may be looked at before it counts as not reached.
 const LOAD_TRIES: usize = 5;
@@ -230,18 +230,18 @@ impl Method {
             return self.restart(failed, only_late);
         }
         let look = look(&self.samples, &self.config, self.rate, self.rounds as u64);
-        let found = look.result.clone();
+        let conclusion = look.result.clone();
         self.judge_lateness(&look);
         self.last = Some(look);
-        let drifts = matches!(&found, Found::More(failed, _) if DRIFTS.contains(&failed.id));
+        let drifts = matches!(&conclusion, Conclusion::More(failed, _) if DRIFTS.contains(&failed.id));
         self.drifts = if drifts { self.drifts + 1 } else { 0 };
-        match found {
-            Found::Independent(number) => self.believe(number),
-            Found::Dependent(number, by_thinning) => match by_thinning.filter(|total| self.worth_it(*total)) {
+        match conclusion {
+            Conclusion::Independent(number) => self.believe(number),
+            Conclusion::Dependent(number, by_thinning) => match by_thinning.filter(|total| self.worth_it(*total)) {
                 Some(total) => self.go_on(total),
                 None => self.believe(number),
             },
-            Found::More(failed, total) => {
+            Conclusion::More(failed, total) => {
                 let needed = self.requests_for(total);
                 let seen_enough = self.requests as f64 * PROJECTABLE >= self.config.max_requests as f64;
                 let hopeless = seen_enough && needed as f64 > HOPELESS * self.config.max_requests as f64;
@@ -272,8 +272,8 @@ impl Method {
             Stop::Interrupted => "the measurement was interrupted",
         };
         match self.last.as_ref().map(|look| look.result.clone()) {
-            Some(Found::Independent(number) | Found::Dependent(number, _)) => self.believe(number),
-            Some(Found::More(failed, total)) => {
+            Some(Conclusion::Independent(number) | Conclusion::Dependent(number, _)) => self.believe(number),
+            Some(Conclusion::More(failed, total)) => {
                 let needed = self.requests_for(total);
                 self.refuse_because(*failed, Some(needed), Some(text));
             }
@@ -303,7 +303,7 @@ impl Method {
             return None;
         }
         let kept = &self.samples[look.warm_up.map_or(0, |w| w.cut_samples)..];
-        if let Some(factor) = look.thinning.filter(|_| !matches!(look.result, Found::Dependent(..))) {
+        if let Some(factor) = look.thinning.filter(|_| !matches!(look.result, Conclusion::Dependent(..))) {
             let latencies_ns = thin(kept, factor, mix(self.config.seed, self.rounds as u64));
             return Some(Accepted { latencies_ns, block: 1 });
         }
@@ -320,19 +320,19 @@ impl Method {
         let ordered = sorted(series.clone());
         let kept = &self.samples[self.last.as_ref().and_then(|l| l.warm_up).map_or(0, |w| w.cut_samples)..];
         let ends = Ends::new(kept, sorted(kept.iter().map(|s| s.latency_ns).collect()), &self.config);
-        let of = |q: f64| {
-            let (found, how) = if accepted.block == 1 {
+        let estimate = |q: f64| {
+            let (bounds, how) = if accepted.block == 1 {
                 (interval(&ordered, q, spent(level))?, IntervalMethod::OrderStatistic)
             } else {
-                let (found, e) = dependent_interval(series, q, spent(level))?;
-                (found, IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches })
+                let (dependent, e) = dependent_interval(series, q, spent(level))?;
+                (dependent, IntervalMethod::EffectiveSampleSize { effective_n: e.effective_n, batches: e.batches })
             };
             let target = PercentileGoal { quantile: q, width: Width::Any, level };
             let value_ns = quantile(&ordered, q)?;
-            let (lower_ns, upper_ns) = ends.widened((found.lower, found.upper));
+            let (lower_ns, upper_ns) = ends.widened((bounds.lower, bounds.upper));
             Some(PercentileResult { target, value_ns, lower_ns, upper_ns, how, n: series.len() })
         };
-        quantiles.iter().map(|q| of(*q)).collect()
+        quantiles.iter().map(|q| estimate(*q)).collect()
     }
 
     /// Why the accepted samples cannot support a percentile, where [`Method::percentiles`] has none.
@@ -452,10 +452,10 @@ impl Method {
         let bounds_only = is_punctuality(failed.id) && failed.id != CheckId::ClientLateness;
         // The load of a later batch was another: what stood before it may not be chosen.
         let whole = matches!(failed.id, CheckId::Load | CheckId::Errors);
-        let known = self.last.iter().filter(|_| !whole).flat_map(|look| &look.known);
-        let known: Vec<&(PercentileResult, bool)> = known.collect();
+        let looked_at = self.last.iter().filter(|_| !whole).flat_map(|look| &look.known);
+        let at_last_look: Vec<&(PercentileResult, bool)> = looked_at.collect();
         for target in &self.config.targets {
-            match known.iter().find(|(p, _)| p.target == *target) {
+            match at_last_look.iter().find(|(p, _)| p.target == *target) {
                 Some((p, narrow)) if *narrow && !bounds_only && !self.is_too_late(target) => passed.push(p.clone()),
                 Some((p, _)) => bounds.push(p.clone()),
                 None => missing.push(Missing { target: *target, because: self.why_missing(failed, target) }),
@@ -499,8 +499,9 @@ impl Method {
         if parts < 2 {
             return (0, 0.0, 0.0);
         }
-        let of = |part: &[Sample]| quantile(&sorted(part.iter().map(|s| s.latency_ns).collect()), target.quantile);
-        let values = self.samples.chunks_exact(self.samples.len() / parts).take(parts).filter_map(of);
+        let quantile_of =
+            |part: &[Sample]| quantile(&sorted(part.iter().map(|s| s.latency_ns).collect()), target.quantile);
+        let values = self.samples.chunks_exact(self.samples.len() / parts).take(parts).filter_map(quantile_of);
         let (least, most) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), x| (l.min(x), m.max(x)));
         (parts, least, most)
     }

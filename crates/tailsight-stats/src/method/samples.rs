@@ -54,7 +54,7 @@ pub struct Look {
     /// By how much the samples must be thinned to be independent, if that was found.
     pub thinning: Option<usize>,
     /// What to make of it.
-    pub result: Found,
+    pub result: Conclusion,
     /// Targets with their intervals, and whether these are as narrow as asked. Those are left out for which a check failed that an
     /// interval stands on, or that have none.
     pub known: Vec<(PercentileResult, bool)>,
@@ -62,7 +62,7 @@ pub struct Look {
 
 /// The conclusion of a look.
 #[derive(Debug, Clone)]
-pub enum Found {
+pub enum Conclusion {
     /// All targets met, by independent samples.
     Independent(Number),
     /// All targets met by intervals for dependent samples; so many recorded samples in total would do it by independent ones,
@@ -86,8 +86,8 @@ pub fn look(samples: &[Sample], config: &Config, recording_rate: f64, salt: u64)
     if n < 100 {
         return look;
     }
-    let all = Ranked::new(&latencies, resolution(&latencies, config));
-    let Ok(end) = detect(&all.ranks, WARM_UP_ALPHA) else { return look };
+    let ranked_whole = Ranked::new(&latencies, resolution(&latencies, config));
+    let Ok(end) = detect(&ranked_whole.ranks, WARM_UP_ALPHA) else { return look };
     let warm = warm_up_check(end.cut, end.p_value, end.endless, n);
     look.checks.push(warm.clone());
     look.warm_up = (end.cut > 0).then(|| WarmUp {
@@ -100,7 +100,11 @@ pub fn look(samples: &[Sample], config: &Config, recording_rate: f64, salt: u64)
         return look;
     }
     let kept = &latencies[end.cut..];
-    let ranked = if end.cut == 0 { all } else { all.filter(&(0..n).map(|i| i >= end.cut).collect::<Vec<_>>()) };
+    let ranked = if end.cut == 0 {
+        ranked_whole
+    } else {
+        ranked_whole.filter(&(0..n).map(|i| i >= end.cut).collect::<Vec<_>>())
+    };
     look.checks.extend(stationarity(kept, &ranked, config, salt));
     if let Some(failed) = look.checks.iter().find(|c| !c.passed).cloned() {
         // What fails for one percentile says nothing of the others: those are looked at all the same.
@@ -139,8 +143,8 @@ fn resolution(latencies: &[f64], config: &Config) -> f64 {
     if narrowest.is_finite() { narrowest / 20.0 } else { 0.0 }
 }
 
-fn more(failed: Check, total: usize) -> Found {
-    Found::More(Box::new(failed), total)
+fn more(failed: Check, total: usize) -> Conclusion {
+    Conclusion::More(Box::new(failed), total)
 }
 
 fn none_yet(n: usize) -> Check {
@@ -230,11 +234,11 @@ pub fn thin(samples: &[Sample], factor: usize, seed: u64) -> Vec<f64> {
 /// By how much the variance of each target's indicator exceeds that of independent samples, over all recorded samples.
 /// Keeping one in f at random divides it by f, so it is estimated where there are most samples.
 fn inflations(kept: &[f64], ranked: &Ranked, config: &Config) -> Vec<(String, f64)> {
-    let of = |target: &PercentileGoal| {
+    let dependence = |target: &PercentileGoal| {
         let effective = effective_size_at(kept, quantile(&ranked.sorted, target.quantile)?, target.level)?;
         Some((percentile_name(target.quantile), effective.n as f64 / effective.effective_n - 1.0))
     };
-    config.targets.iter().filter_map(of).collect()
+    config.targets.iter().filter_map(dependence).collect()
 }
 
 fn independence(thinned: &Ranked, factor: usize, inflations: &[(String, f64)], config: &Config) -> Vec<Check> {
@@ -257,11 +261,11 @@ fn independence(thinned: &Ranked, factor: usize, inflations: &[(String, f64)], c
     checks.push(check(CheckId::Independence, test, None, rho, level, Some(p), n, p >= level));
     for target in tails {
         let Some(threshold) = quantile(&thinned.sorted, target.quantile) else { continue };
-        let found = clustering_of(&thinned.above(threshold), n);
+        let clustering = clustering_of(&thinned.above(threshold), n);
         let test = "pairs of samples above the percentile within 10 of each other, over their Poisson mean";
         let name = Some(percentile_name(target.quantile));
-        let statistic = found.pairs as f64 / found.expected.max(f64::MIN_POSITIVE);
-        let p = found.p_value;
+        let statistic = clustering.pairs as f64 / clustering.expected.max(f64::MIN_POSITIVE);
+        let p = clustering.p_value;
         checks.push(check(CheckId::Independence, test, name, statistic, level, Some(p), n, p >= level));
     }
     checks
@@ -271,10 +275,10 @@ fn independence(thinned: &Ranked, factor: usize, inflations: &[(String, f64)], c
 fn agents_differ(samples: &[Sample], kept: &[f64], ranked: &Ranked, config: &Config, seed: u64) -> Vec<Check> {
     let agents: Vec<u16> = samples.iter().map(|s| s.agent).collect();
     let level = config.alpha_agents / config.targets.len() as f64;
-    let of = |target: &PercentileGoal| {
+    let spread = |target: &PercentileGoal| {
         let pooled = quantile(&ranked.sorted, target.quantile)?;
-        let found = differ(kept, &agents, pooled, PERMUTATIONS, mix(seed, 0x6167))?;
-        let each = found.agents.iter().filter_map(|agent| {
+        let difference = differ(kept, &agents, pooled, PERMUTATIONS, mix(seed, 0x6167))?;
+        let each = difference.agents.iter().filter_map(|agent| {
             let own = kept.iter().zip(&agents).filter(|(_, a)| *a == agent).map(|(x, _)| *x).collect();
             quantile(&sorted(own), target.quantile)
         });
@@ -283,11 +287,11 @@ fn agents_differ(samples: &[Sample], kept: &[f64], ranked: &Ranked, config: &Con
         let width = if width.is_finite() { width } else { AGENTS_APART * pooled };
         let test = "agents compared in blocks of time: shares above the percentile, by permutation in each block";
         let name = Some(percentile_name(target.quantile));
-        let (p, n) = (Some(found.p_value), found.n);
-        let passed = found.p_value >= level || most - least <= width;
-        Some(check(CheckId::AgentsDiffer, test, name, found.statistic, level, p, n, passed))
+        let (p, n) = (Some(difference.p_value), difference.n);
+        let passed = difference.p_value >= level || most - least <= width;
+        Some(check(CheckId::AgentsDiffer, test, name, difference.statistic, level, p, n, passed))
     };
-    config.targets.iter().filter_map(of).collect()
+    config.targets.iter().filter_map(spread).collect()
 }
 
 /// Finds the sampling rate at which samples are independent, and the intervals there and without it.
@@ -338,7 +342,7 @@ fn conclude(
             Ok((number, checks)) => {
                 look.checks.extend(checks);
                 look.known = number.percentiles.iter().map(|p| (p.clone(), true)).collect();
-                look.result = Found::Independent(number);
+                look.result = Conclusion::Independent(number);
                 return;
             }
             Err(wide) => by_thinning = Some(wide.needed.saturating_mul(factor)),
@@ -353,7 +357,7 @@ fn conclude(
         (Ok((number, checks)), by_thinning) => {
             look.checks.extend(checks);
             look.known = number.percentiles.iter().map(|p| (p.clone(), true)).collect();
-            Found::Dependent(number, by_thinning)
+            Conclusion::Dependent(number, by_thinning)
         }
         (Err(wide), by_thinning) => {
             look.known = wide.known;
@@ -425,24 +429,25 @@ fn intervals(
     of: impl Fn(&PercentileGoal) -> Option<(f64, f64, IntervalMethod)>,
 ) -> Result<(Number, Vec<Check>), Box<Wide>> {
     let n = ordered.len();
-    let mut known = Vec::new();
+    let mut results = Vec::new();
     let mut checks = Vec::new();
     let mut worst: Option<(Check, usize)> = None;
     for target in &config.targets {
         let value_ns = quantile(ordered, target.quantile).unwrap_or(f64::NAN);
         let wanted = target.max_width_ns(value_ns);
-        let found = of(target);
+        let interval_ns = of(target);
         // The interval holds what chance and the client's lateness may have done; more samples narrow only the first.
-        let chance = found.map_or(f64::INFINITY, |(lower, upper, _)| upper - lower);
-        let (lower_ns, upper_ns) = found.map_or((0.0, f64::INFINITY), |(lower, upper, _)| ends.widened((lower, upper)));
+        let chance = interval_ns.map_or(f64::INFINITY, |(lower, upper, _)| upper - lower);
+        let (lower_ns, upper_ns) =
+            interval_ns.map_or((0.0, f64::INFINITY), |(lower, upper, _)| ends.widened((lower, upper)));
         let width = upper_ns - lower_ns;
-        let narrow = found.is_some() && width <= wanted;
+        let narrow = interval_ns.is_some() && width <= wanted;
         let name = Some(percentile_name(target.quantile));
         let test = format!("width of the {} % interval, ns", target.level * 100.0);
         let check = check(CheckId::IntervalWidth, &test, name, width, wanted, None, n, narrow);
         checks.push(check.clone());
-        if let Some((_, _, how)) = found {
-            known.push((PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n }, narrow));
+        if let Some((_, _, how)) = interval_ns {
+            results.push((PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n }, narrow));
         }
         if !narrow {
             let needed = needed(n, chance, width - chance, wanted, target);
@@ -452,9 +457,9 @@ fn intervals(
         }
     }
     match worst {
-        Some((failed, needed)) => Err(Box::new(Wide { failed, needed, known, checks })),
+        Some((failed, needed)) => Err(Box::new(Wide { failed, needed, known: results, checks })),
         None => {
-            let percentiles = known.into_iter().map(|(p, _)| p).collect();
+            let percentiles = results.into_iter().map(|(p, _)| p).collect();
             Ok((Number { percentiles, sampling_rate }, checks))
         }
     }

@@ -125,11 +125,11 @@ pub fn lateness_of_all(samples: &[Sample], config: &Config) -> Vec<Check> {
     }
     let as_is = sorted(samples.iter().map(|s| s.latency_ns).collect());
     let other = sorted(samples.iter().map(|s| other_end(s, config)).collect());
-    let of = |target: &PercentileGoal| {
+    let check_of = |target: &PercentileGoal| {
         let (moved, threshold) = moved(&as_is, &other, target, config).unwrap_or((0.0, f64::INFINITY));
         check(Some(percentile_name(target.quantile)), moved, threshold, samples.len())
     };
-    config.targets.iter().map(of).collect()
+    config.targets.iter().map(check_of).collect()
 }
 
 /// How far the client's lateness may have moved a percentile, and the limit for that, ns.

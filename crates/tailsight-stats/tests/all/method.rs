@@ -241,9 +241,9 @@ fn who_waits_behind_a_late_request_counts_as_late() {
 fn lateness_below_the_percentile_is_counted_once() {
     let mut world = World::new(Server::Exponential, 0.2, Fault::None, 5);
     let batch = world.batch(10_000, 1.0);
-    let mut all: Vec<f64> = batch.agents[0].samples.iter().map(|s| s.latency_ns).collect();
-    all.sort_by(f64::total_cmp);
-    let p99 = all[9_900];
+    let mut latencies_ns: Vec<f64> = batch.agents[0].samples.iter().map(|s| s.latency_ns).collect();
+    latencies_ns.sort_by(f64::total_cmp);
+    let p99 = latencies_ns[9_900];
     // 2 % are late by 0.7 of the p99: on top of their own short latency that is mostly below it, twice that is above.
     let late = |i: usize| if i.is_multiple_of(50) { (0.7 * p99) as i64 } else { 0 };
     let shifts = |since| {
@@ -256,8 +256,8 @@ fn lateness_below_the_percentile_is_counted_once() {
             sample.latency_ns += late(i) as f64;
         }
         method.on_batch(batch);
-        let of = |c: &&Check| c.id == CheckId::ClientLateness;
-        method.checks().iter().find(of).expect("made").statistic
+        let is_lateness = |c: &&Check| c.id == CheckId::ClientLateness;
+        method.checks().iter().find(is_lateness).expect("made").statistic
     };
     let (due, sent) = (shifts(Since::Due), shifts(Since::Sent));
     assert!(due < 0.5 * sent, "{due} {sent} {p99}");
@@ -302,8 +302,8 @@ fn a_late_client_says_what_is_known_all_the_same() {
     // Asked for what it can tell, it tells it.
     let mut world = World::new(Server::Exponential, 0.2, Fault::LateClient(4_000.0, 0.01, 40_000.0), 9);
     let (verdict, _) = run(config("p99:100%@95"), &mut world);
-    let known = &number(&verdict).percentiles[0];
-    assert!(known.lower_ns < p99 && p99 < known.upper_ns, "{known:?} {p99}");
+    let p99_result = &number(&verdict).percentiles[0];
+    assert!(p99_result.lower_ns < p99 && p99 < p99_result.upper_ns, "{p99_result:?} {p99}");
 }
 
 #[test]

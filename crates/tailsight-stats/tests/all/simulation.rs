@@ -234,11 +234,11 @@ fn a_warm_up_is_found_where_there_is_one() {
     };
     let none = rate(200, |r| warmup::detect(&spearman::midranks(&cold(r, 0)), 0.001).expect("long").cut > 0);
     assert!(none < 0.1, "{none}");
-    let found = rate(100, |r| {
+    let detected = rate(100, |r| {
         let end = warmup::detect(&spearman::midranks(&cold(r, 300)), 0.001).expect("long");
         (200..600).contains(&end.cut)
     });
-    assert!(found > 0.9, "{found}");
+    assert!(detected > 0.9, "{detected}");
 }
 
 /// Samples of one queue (M/M/1 at this load), each recorded by one of `k` agents; those of the first are slower by `factor`.
@@ -290,8 +290,8 @@ fn agents_of_one_queue_are_told_apart_five_times_in_a_hundred() {
 #[test]
 fn an_agent_that_is_a_fifth_slower_is_found() {
     // At the level at which the method tests.
-    let found = rate(100, |r| differ(r, 40_000, 2, 0.5, 1.2, 0.01));
-    assert!(found > 0.9, "{found}");
+    let detected = rate(100, |r| differ(r, 40_000, 2, 0.5, 1.2, 0.01));
+    assert!(detected > 0.9, "{detected}");
     let of_eight = rate(50, |r| differ(r, 100_000, 8, 0.5, 1.2, 0.01));
     assert!(of_eight > 0.9, "{of_eight}");
 }
