@@ -1,9 +1,9 @@
 #!/bin/sh
-# How often the diagnosis is right: builds tailsight and the lab, then `lab run all --repeat 5`, which prints the
-# confusion table of docs/results/accuracy.md. Needs root; a machine that does little else gives more runs that count.
+# How often the diagnosis is right: builds tailsight and the lab, then `lab run all --repeat 5`, which prints a row a
+# scenario and the sums. Needs root; a machine that does little else gives more runs that count.
 #
-#   scripts/accuracy.sh [DIR] [OPTION…]   accuracy.json goes to DIR (default: accuracy-out in the current folder);
-#                                         --write puts the table into docs/results/accuracy.md; other options are those of
+#   scripts/accuracy.sh [DIR] [OPTION…]   accuracy.json and accuracy.md go to DIR (default: accuracy-out in the current
+#                                         folder); --write puts the sums into docs/results/accuracy.md; other options are those of
 #                                         `lab run`: --repeat 1, --keep …; `--only "cpu-hog fsync"` runs just these.
 #
 # Exit: 0 every cause right, 1 a run failed, 4 a cause was wrong, 130 interrupted.

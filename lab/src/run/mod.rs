@@ -62,7 +62,7 @@ pub struct RunArgs {
     /// Keep every run, diagnosis and truth log.
     #[arg(long)]
     keep: bool,
-    /// Put the table between the markers of this file; names of tasks that are not the lab's are replaced.
+    /// Put the sums of all scenarios between the markers of this file.
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// The binary of tailsight [default: beside this one].
@@ -129,10 +129,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     drop(apart);
     drop(state);
-    let page = if scenarios.iter().all(|scenario| scenario.reading.is_some()) {
-        modern::page(&outcomes, &scenarios)
+    let (page, sums) = if scenarios.iter().all(|scenario| scenario.reading.is_some()) {
+        let page = modern::page(&outcomes, &scenarios);
+        (page.clone(), page)
     } else {
-        table::page(&outcomes, &scenarios, args.repeat)
+        (table::page(&outcomes, &scenarios, args.repeat), table::sums(&outcomes, args.repeat))
     };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&outcomes)?);
@@ -141,9 +142,10 @@ pub fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     if args.keep || args.out.is_some() {
         std::fs::write(out.join("accuracy.json"), serde_json::to_vec_pretty(&outcomes)?)?;
+        std::fs::write(out.join("accuracy.md"), &page)?;
     }
     if let Some(file) = &args.write {
-        table::GENERATED.write(file, &page)?;
+        table::GENERATED.write(file, &sums)?;
         eprintln!("wrote {}", file.display());
     }
     let is = |outcome: &ScenarioResult, verdicts: &[Score]| verdicts.contains(&outcome.verdict);
@@ -198,8 +200,8 @@ fn choose(names: &[String], all: Vec<Scenario>, modern: Vec<Scenario>) -> anyhow
     names
         .iter()
         .map(|name| {
-            let found = all.iter().chain(&modern).find(|scenario| scenario.name == name).cloned();
-            found.with_context(|| format!("there is no scenario {name}; `lab list` shows them"))
+            let scenario = all.iter().chain(&modern).find(|scenario| scenario.name == name).cloned();
+            scenario.with_context(|| format!("there is no scenario {name}; `lab list` shows them"))
         })
         .collect()
 }
@@ -248,27 +250,27 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
     let causes = judge::causes(diagnosis);
     let shares = judge::shares(scenario, &causes, &take.samples, &take.truth, recorded);
     let leg = if scenario.leg == DEFAULT_LEG { diagnosis["leg"].as_str().unwrap_or("total") } else { scenario.leg };
-    let found = check::check(&run, &events, &causes, leg)?;
-    let seen = judge::as_seen(&take.samples, &take.truth);
-    let untouched_share = judge::untouched(scenario, &seen, &take.truth, recorded);
+    let checked = check::check(&run, &events, &causes, leg)?;
+    let as_seen_by_server = judge::as_seen(&take.samples, &take.truth);
+    let untouched_share = judge::untouched(scenario, &as_seen_by_server, &take.truth, recorded);
     let forbidden = judge::forbidden(scenario, &causes);
     let right = judge::first_is_right(scenario, &causes) != Some(false)
         && !forbidden.iter().any(|cause| cause.share >= judge::TOO_MUCH)
-        && (scenario.may.is_none() || found.absent.is_empty());
+        && (scenario.may.is_none() || checked.absent.is_empty());
     let (coverage, owned) = judge::coverage(diagnosis);
     let inside = |entry: &&Interval| recorded.0 <= entry.begin_ns && entry.end_ns <= recorded.1;
     let logged = take.truth.get(programs::TASK).into_iter().flatten().filter(inside);
     let longest_ns = logged.map(|entry| entry.end_ns - entry.begin_ns).max();
     let taken =
-        scenario.reading.as_ref().map(|reading| reading.of(scenario, diagnosis, &causes, &found.absent, longest_ns));
+        scenario.reading.as_ref().map(|reading| reading.of(scenario, diagnosis, &causes, &checked.absent, longest_ns));
     Ok(ScenarioResult {
         verdict: taken.map_or(if right { Score::Right } else { Score::Wrong }, modern::Taken::score),
         reason: None,
         shares,
         taken,
-        false_causes: found.absent,
-        partly: found.partly,
-        checked_causes: found.checked,
+        false_causes: checked.absent,
+        partly: checked.partly,
+        checked_causes: checked.checked,
         coverage,
         owned,
         forbidden: forbidden
@@ -276,7 +278,7 @@ fn judge(scenario: &Scenario, repeat: u32, take: &stage::Take) -> anyhow::Result
             .map(|c| format!("{} {} ({}): {:.1} %", c.category, c.name, c.role, c.share * 100.0))
             .collect(),
         untouched_share,
-        breaks: found.breaks,
+        breaks: checked.breaks,
         messages: diagnosis["messages"]["total"].as_u64().unwrap_or(0),
         causes,
         ..outcome
@@ -288,9 +290,11 @@ fn client(take: &stage::Take) -> Option<[u64; 3]> {
     if let Some(outcome) = take.outcomes.first() {
         return Some([outcome.percentile(50.0)?, outcome.percentile(99.0)?, outcome.percentile(100.0)?]);
     }
-    let mut all: Vec<u64> =
+    let mut latencies_ns: Vec<u64> =
         take.samples.iter().filter(|s| s.answered_ns > 0).map(|s| s.answered_ns.saturating_sub(s.due_ns)).collect();
-    all.sort_unstable();
-    let rank = |part: f64| all.get(((all.len() as f64 * part) as usize).min(all.len().checked_sub(1)?)).copied();
+    latencies_ns.sort_unstable();
+    let rank = |part: f64| {
+        latencies_ns.get(((latencies_ns.len() as f64 * part) as usize).min(latencies_ns.len().checked_sub(1)?)).copied()
+    };
     Some([rank(0.5)?, rank(0.99)?, rank(1.0)?])
 }

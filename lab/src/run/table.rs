@@ -1,4 +1,4 @@
-//! The confusion table. In: outcomes. Out: Markdown with counts, and the same between the markers of a file.
+//! The confusion table. In: outcomes. Out: Markdown with a row a scenario and the sums, of which the sums go between the markers of a file.
 //!
 //! Programs of a shared machine are not published: in the table, tasks that are neither the lab's nor the kernel's nor of
 //! the servers under test are `task-1`, `task-2`, …
@@ -74,8 +74,10 @@ impl Names {
     fn publish(&mut self, cause: &Named) -> String {
         let (category, name) = (&cause.category, &cause.name);
         let task = name.strip_prefix("packet:").unwrap_or(name);
-        let known = KNOWN.iter().any(|known| task.starts_with(known));
-        if name.is_empty() || known || !matches!(category.as_str(), "interference" | "profiler" | "receive-processing")
+        let is_published = KNOWN.iter().any(|known| task.starts_with(known));
+        if name.is_empty()
+            || is_published
+            || !matches!(category.as_str(), "interference" | "profiler" | "receive-processing")
         {
             return format!("{category} {name}").trim().to_owned();
         }
@@ -123,8 +125,8 @@ pub fn page(outcomes: &[ScenarioResult], scenarios: &[Scenario], repeat: u32) ->
         }
         let worst = runs.iter().flat_map(|run| &run.shares).map(|s| (s.named - s.truth).abs()).reduce(f64::max);
         let figure = |of: fn(&ScenarioResult) -> Option<Coverage>| {
-            let all: Vec<Coverage> = runs.iter().filter_map(|run| of(run)).collect();
-            middle_and_least(&all)
+            let figures: Vec<Coverage> = runs.iter().filter_map(|run| of(run)).collect();
+            middle_and_least(&figures)
                 .map_or("—".to_owned(), |(p50, min)| format!("{:.1} % ({:.1} %)", p50 * 100.0, min * 100.0))
         };
         let absent: usize = runs.iter().map(|run| run.false_causes.len()).sum();
@@ -166,13 +168,13 @@ fn middle_and_least(all: &[Coverage]) -> Option<(f64, f64)> {
 type Right = fn(&Peeled) -> bool;
 
 /// The figures over all runs: those with a fault, or without one but with an expected first cause, and the clean ones.
-fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
+pub fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
     let not_run = outcomes.iter().filter(|o| o.verdict == Score::NotRun).count();
     let disturbed = outcomes.iter().filter(|o| o.disturbed).count();
     let part = |n: usize, of: usize| {
         if of == 0 { "none".to_owned() } else { format!("{n} of {of} ({:.1} %)", n as f64 * 100.0 / of as f64) }
     };
-    let of = |among: &dyn Fn(&ScenarioResult) -> bool, right: fn(&ScenarioResult) -> bool| {
+    let share_right = |among: &dyn Fn(&ScenarioResult) -> bool, right: fn(&ScenarioResult) -> bool| {
         let runs: Vec<&ScenarioResult> = outcomes.iter().filter(|o| o.counts() && among(o)).collect();
         part(runs.iter().filter(|o| right(o)).count(), runs.len())
     };
@@ -193,14 +195,14 @@ fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
         let _ = writeln!(
             text,
             "| {what} | {} | {} | {} |",
-            of(&|o| which(o) && !o.disturbed, right),
-            of(&|o| which(o) && o.disturbed, right),
-            of(&which, right),
+            share_right(&|o| which(o) && !o.disturbed, right),
+            share_right(&|o| which(o) && o.disturbed, right),
+            share_right(&which, right),
         );
     }
     let peeled = |is: &dyn Fn(&ScenarioResult) -> bool, right: Right| {
-        let all: Vec<&Peeled> = outcomes.iter().filter(|o| is(o)).filter_map(|o| o.peeled.as_ref()).collect();
-        part(all.iter().filter(|peeled| right(peeled)).count(), all.len())
+        let of_total_leg: Vec<&Peeled> = outcomes.iter().filter(|o| is(o)).filter_map(|o| o.peeled.as_ref()).collect();
+        part(of_total_leg.iter().filter(|peeled| right(peeled)).count(), of_total_leg.len())
     };
     let rows: [(&str, Right); 3] = [
         ("right first cause of the total leg, scenarios with a fault", |of| of.recorded),
@@ -208,9 +210,9 @@ fn sums(outcomes: &[ScenarioResult], repeat: u32) -> String {
         ("the first without stolen time and programs that are not the lab's (`diagnose --without`)", |of| of.without),
     ];
     for (what, right) in rows {
-        let [quiet, disturbed, all] =
+        let [quiet, disturbed, overall] =
             [peeled(&|o| !o.disturbed, right), peeled(&|o| o.disturbed, right), peeled(&|_| true, right)];
-        let _ = writeln!(text, "| {what} | {quiet} | {disturbed} | {all} |");
+        let _ = writeln!(text, "| {what} | {quiet} | {disturbed} | {overall} |");
     }
     let share = |is: &dyn Fn(&ScenarioResult) -> bool| {
         let shares: Vec<_> = outcomes.iter().filter(|o| is(o)).flat_map(|o| &o.shares).collect();
@@ -300,7 +302,7 @@ mod tests {
             let first = if verdict == Score::Right { "lab-hog" } else { "lab-other" };
             ScenarioResult { disturbed, ..outcome("cpu-hog", verdict, vec![named("interference", first)]) }
         };
-        let all = [
+        let outcomes = [
             run(Score::Right, false),
             run(Score::Right, false),
             run(Score::Right, true),
@@ -308,7 +310,7 @@ mod tests {
             run(Score::Wrong, true),
             run(Score::Failed, false),
         ];
-        let page = page(&all, &hog, 6);
+        let page = page(&outcomes, &hog, 6);
         assert!(page.contains("| cpu-hog | interference lab-hog | 2/3 | 1/3 |"), "{page}");
         assert!(page.contains("interference lab-hog, disturbed (1)"), "{page}");
         let sum = "| right first cause, scenarios with a fault | 2 of 3 (66.7 %) | 1 of 3 (33.3 %) | 3 of 6 (50.0 %) |";
@@ -324,8 +326,8 @@ mod tests {
             disturbed,
             ..outcome("cpu-hog", Score::Right, vec![named("interference", "lab-hog")])
         };
-        let all = [run(true, true, false), run(false, true, true), run(false, false, true)];
-        let page = page(&all, &hog, 3);
+        let outcomes = [run(true, true, false), run(false, true, true), run(false, false, true)];
+        let page = page(&outcomes, &hog, 3);
         let recorded =
             "of the total leg, scenarios with a fault | 1 of 1 (100.0 %) | 0 of 2 (0.0 %) | 1 of 3 (33.3 %) |";
         let without = "(`diagnose --without`) | 1 of 1 (100.0 %) | 1 of 2 (50.0 %) | 2 of 3 (66.7 %) |";
