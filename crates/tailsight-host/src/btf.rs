@@ -94,16 +94,16 @@ const FUNCTIONS: Wanted = (KIND_FUNC, b"");
 /// now, or be out-of-tree and damaged) counts as empty: the kernel's own tracepoints do not depend on it.
 fn places(root: &Root, wanted: Wanted, names: &[&str]) -> Result<Vec<Option<Place>>, HostError> {
     let kernel = root.bytes(VMLINUX)?;
-    let found = named_in(&kernel, &[], wanted, names)?;
-    let mut places: Vec<_> = found.into_iter().map(|there| there.then_some(Place::Kernel)).collect();
+    let in_kernel = named_in(&kernel, &[], wanted, names)?;
+    let mut places: Vec<_> = in_kernel.into_iter().map(|there| there.then_some(Place::Kernel)).collect();
     let strings = sections(&kernel)?.1.bytes;
     for module in root.names(FOLDER).into_iter().filter(|name| name != "vmlinux") {
         if places.iter().all(Option::is_some) {
             break;
         }
         let Ok(split) = root.bytes(&format!("{FOLDER}/{module}")) else { continue };
-        let Ok(found) = named_in(&split, strings, wanted, names) else { continue };
-        for (place, _) in places.iter_mut().zip(found).filter(|(place, there)| *there && place.is_none()) {
+        let Ok(in_module) = named_in(&split, strings, wanted, names) else { continue };
+        for (place, _) in places.iter_mut().zip(in_module).filter(|(place, there)| *there && place.is_none()) {
             *place = Some(Place::Module(module.clone()));
         }
     }
@@ -213,7 +213,7 @@ pub fn layout(btf: &[u8], wanted: &str) -> Result<Option<Layout>, HostError> {
         rest.get(..rest.iter().position(|b| *b == 0)?)
     };
     // Where each type is; number 0 is `void`.
-    let (mut places, mut found, mut at) = (vec![0], None, 0);
+    let (mut places, mut structure, mut at) = (vec![0], None, 0);
     while at < types.bytes.len() {
         let fail = |what| HostError::Btf { offset: types.start + at, what };
         let head = types.bytes.get(at..at + TYPE_LEN).ok_or_else(|| fail("a type is cut off"))?;
@@ -224,14 +224,14 @@ pub fn layout(btf: &[u8], wanted: &str) -> Result<Option<Layout>, HostError> {
             return Err(fail("a type is cut off"));
         }
         places.push(at);
-        if kind == KIND_STRUCT && found.is_none() && text(u32_at(head, 0) as usize) == Some(wanted.as_bytes()) {
-            found = Some(places.len() - 1);
+        if kind == KIND_STRUCT && structure.is_none() && text(u32_at(head, 0) as usize) == Some(wanted.as_bytes()) {
+            structure = Some(places.len() - 1);
         }
         at += TYPE_LEN + len;
     }
-    let Some(found) = found else { return Ok(None) };
+    let Some(structure) = structure else { return Ok(None) };
     let mut out = Layout::default();
-    let mut open = vec![(found, 0usize, 0)];
+    let mut open = vec![(structure, 0usize, 0)];
     while let Some((number, base, depth)) = open.pop() {
         let Some(&at) = places.get(number) else { continue };
         let head = &types.bytes[at..at + TYPE_LEN];
@@ -241,12 +241,12 @@ pub fn layout(btf: &[u8], wanted: &str) -> Result<Option<Layout>, HostError> {
         }
         for i in 0..(info & 0xffff) as usize {
             let member = &types.bytes[at + TYPE_LEN + 12 * i..at + TYPE_LEN + 12 * (i + 1)];
-            let (name, of, offset) = (u32_at(member, 0) as usize, u32_at(member, 4) as usize, u32_at(member, 8));
+            let (name, type_id, offset) = (u32_at(member, 0) as usize, u32_at(member, 4) as usize, u32_at(member, 8));
             // With bit fields in the structure, the high byte is a width.
             let bits = if info >> 31 == 1 { offset & 0x00ff_ffff } else { offset };
             let place = base + bits as usize / 8;
             match text(name) {
-                Some(b"") => open.push((of, place, depth + 1)),
+                Some(b"") => open.push((type_id, place, depth + 1)),
                 Some(name) => out.members.push((String::from_utf8_lossy(name).into_owned(), place)),
                 None => return Err(HostError::Btf { offset: types.start + at, what: "a name is out of range" }),
             }
@@ -435,8 +435,8 @@ mod tests {
             image.extend(w.to_ne_bytes());
         }
         image.extend(strings);
-        let found = layout(&image, "clock").unwrap().unwrap();
-        let offsets = ["seq", "base", "offset", "other"].map(|name| found.offset(name));
+        let clock = layout(&image, "clock").unwrap().unwrap();
+        let offsets = ["seq", "base", "offset", "other"].map(|name| clock.offset(name));
         assert_eq!(offsets, [Some(0), Some(8), Some(8), None]);
         assert_eq!(layout(&image, "base").unwrap(), None);
         assert!(layout(&image[..image.len() - strings.len() - 3], "clock").is_err());
@@ -479,9 +479,9 @@ mod tests {
             return tailsight_testing::skip(format!("no {VMLINUX}"));
         }
         let start = std::time::Instant::now();
-        let found = tracepoints(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();
+        let places = tracepoints(&["sched_switch", "sched_waking", "tailsight_invented"]).unwrap();
         println!("live BTF read and walked in {:?}", start.elapsed());
-        assert_eq!(found, [Some(Place::Kernel), Some(Place::Kernel), None]);
+        assert_eq!(places, [Some(Place::Kernel), Some(Place::Kernel), None]);
     }
 
     proptest! {

@@ -21,8 +21,12 @@ impl Groups {
     pub fn parse(cgroup: impl AsRef<[u8]>) -> Self {
         // One line at a time, as text without loss: the parser refuses all lines for one that is odd or is no UTF-8.
         let groups = |line: &[u8]| ProcessCGroups::from_buf_read(name::from_bytes(line).as_bytes()).ok();
-        let all = cgroup.as_ref().split(|byte| *byte == b'\n').filter_map(groups).flatten();
-        Self(all.map(|group| (group.controllers, OsString::from_vec(name::to_bytes(&group.pathname)).into())).collect())
+        let groups = cgroup.as_ref().split(|byte| *byte == b'\n').filter_map(groups).flatten();
+        Self(
+            groups
+                .map(|group| (group.controllers, OsString::from_vec(name::to_bytes(&group.pathname)).into()))
+                .collect(),
+        )
     }
 
     /// The group in a hierarchy.
@@ -39,9 +43,9 @@ impl Groups {
     /// Where a hierarchy is mounted, and the group's folder there.
     pub fn folder(&self, mountinfo: impl AsRef<[u8]>, controller: &str) -> Option<(PathBuf, PathBuf)> {
         let path = self.path(controller)?;
-        let all = mounts(mountinfo, controller);
+        let hierarchies = mounts(mountinfo, controller);
         // Inside a container a mount may show only a part of the hierarchy.
-        let mount = all.iter().find(|mount| path.starts_with(&mount.shows)).or(all.first())?;
+        let mount = hierarchies.iter().find(|mount| path.starts_with(&mount.shows)).or(hierarchies.first())?;
         let inside = path.strip_prefix(&mount.shows).or_else(|_| path.strip_prefix("/")).unwrap_or(path);
         Some((mount.at.clone(), mount.at.iter().chain(inside).collect()))
     }
@@ -117,12 +121,12 @@ mod tests {
         let mounts = "31 20 0:27 /pod /part rw - cgroup cgroup rw,cpu\n\
                       32 20 0:28 /other /elsewhere rw - cgroup2 none rw\n33 20 0:28 / /all rw - cgroup2 none rw\n";
         let folder = |cgroup: &str, controller| Groups::parse(cgroup).folder(mounts, controller);
-        let found = |mount: &str, folder: &str| Some((mount.into(), folder.into()));
-        assert_eq!(folder("3:cpu:/pod/c1\n", "cpu"), found("/part", "/part/c1"));
-        assert_eq!(folder("3:cpu:/pod\n", "cpu"), found("/part", "/part"));
-        assert_eq!(folder("3:cpu:/pod2/c1\n", "cpu"), found("/part", "/part/pod2/c1"), "the name only begins so");
-        assert_eq!(folder("0::/app/inner\n", ""), found("/all", "/all/app/inner"));
-        assert_eq!(folder("0::/other\n", ""), found("/elsewhere", "/elsewhere"));
+        let mounted = |mount: &str, folder: &str| Some((mount.into(), folder.into()));
+        assert_eq!(folder("3:cpu:/pod/c1\n", "cpu"), mounted("/part", "/part/c1"));
+        assert_eq!(folder("3:cpu:/pod\n", "cpu"), mounted("/part", "/part"));
+        assert_eq!(folder("3:cpu:/pod2/c1\n", "cpu"), mounted("/part", "/part/pod2/c1"), "the name only begins so");
+        assert_eq!(folder("0::/app/inner\n", ""), mounted("/all", "/all/app/inner"));
+        assert_eq!(folder("0::/other\n", ""), mounted("/elsewhere", "/elsewhere"));
         assert_eq!((folder("2:memory:/a\n", "memory"), folder("", "")), (None, None));
     }
 }

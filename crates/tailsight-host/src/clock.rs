@@ -54,8 +54,8 @@ impl Clocks {
     pub fn collect(root: &Root) -> Self {
         let words = |t: String| t.split_whitespace().map(str::to_owned).collect();
         let tsc = |t: String| {
-            let known = ["constant_tsc", "nonstop_tsc", "tsc_known_freq"];
-            cpu_flags(&t).filter(|f| known.contains(f)).map(str::to_owned).collect()
+            let named_flags = ["constant_tsc", "nonstop_tsc", "tsc_known_freq"];
+            cpu_flags(&t).filter(|f| named_flags.contains(f)).map(str::to_owned).collect()
         };
         Clocks {
             current: root.text(&format!("{BASE}/current_clocksource")).into(),

@@ -89,8 +89,8 @@ pub fn inside<T: Send>(pid: u32, question: impl FnOnce() -> io::Result<T> + Send
 
 /// Whether a process is in another network namespace than this one; `false` when that cannot be told.
 pub fn is_elsewhere(pid: u32) -> bool {
-    let of = |who: &str| fs::read_link(format!("/proc/{who}/ns/net"));
-    matches!((of(&pid.to_string()), of("self")), (Ok(theirs), Ok(ours)) if theirs != ours)
+    let namespace_of = |who: &str| fs::read_link(format!("/proc/{who}/ns/net"));
+    matches!((namespace_of(&pid.to_string()), namespace_of("self")), (Ok(theirs), Ok(ours)) if theirs != ours)
 }
 
 fn by_request(root: &Root, name: &str, ifindex: u32, interrupts: &str) -> Device {
@@ -182,10 +182,10 @@ NMI:          0          0   Non-maskable interrupts";
             tx_queues,
             irqs: irqs.to_vec(),
         };
-        let mut found = here(&tree.root());
-        found.sort_by_key(|d| d.ifindex);
+        let mut devices = here(&tree.root());
+        devices.sort_by_key(|d| d.ifindex);
         assert_eq!(
-            found,
+            devices,
             [
                 device("eth0", 2, "virtio_net", 1, 2, &[38, 39]),
                 device("enp5s0f1", 3, "", 0, 0, &[61]),

@@ -65,9 +65,9 @@ mod tests {
     #[test]
     fn memory_is_read_in_bytes_or_not_known() {
         let tree = Tree::new(&[("/proc/meminfo", "MemTotal: 9 kB\nodd\nMemAvailable:    2048 kB\nHugePages_Total: 3")]);
-        let of = |key| memory(&tree.root(), key);
-        assert_eq!((of("MemAvailable"), of("MemTotal")), (Some(2 << 20), Some(9216)));
-        assert_eq!((of("HugePages_Total"), of("MemFree")), (None, None), "no size; no such line");
+        let bytes_of = |key| memory(&tree.root(), key);
+        assert_eq!((bytes_of("MemAvailable"), bytes_of("MemTotal")), (Some(2 << 20), Some(9216)));
+        assert_eq!((bytes_of("HugePages_Total"), bytes_of("MemFree")), (None, None), "no size; no such line");
         assert_eq!(memory(&Root::at("/nonexistent"), "MemTotal"), None);
     }
 
@@ -75,8 +75,8 @@ mod tests {
     fn cpu_time_is_of_all_cores_or_of_one() {
         let stat =
             "cpu  100 10 50 800 40 5 6 70 9 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4 5 6 7 8\ncpu10 9 9 9 9 9 9 9 9\nlater x\n";
-        let all = CpuTicks::parse(stat, None).unwrap();
-        assert_eq!((all, all.all()), (CpuTicks { busy: 171, idle: 840, stolen: 70 }, 1081));
+        let ticks = CpuTicks::parse(stat, None).unwrap();
+        assert_eq!((ticks, ticks.all()), (CpuTicks { busy: 171, idle: 840, stolen: 70 }, 1081));
         assert_eq!(CpuTicks::parse(stat, Some(1)), Some(CpuTicks { busy: 19, idle: 9, stolen: 8 }));
         assert_eq!((CpuTicks::parse(stat, Some(0)), CpuTicks::parse(stat, Some(2))), (None, None), "cut; not there");
         assert_eq!(CpuTicks::parse("cpu0 1 2\n", None), None);

@@ -94,13 +94,13 @@ impl HostReport {
 /// Missing hooks are the recorder's business, and with them how old a kernel may be; this is about the kernel as a whole and about
 /// rights.
 pub fn blockers(kernel: &Kernel, rights: &Rights) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut limits = Vec::new();
     if let Some(reason) = kernel.btf_bytes.reason() {
         let built = match kernel.option("DEBUG_INFO_BTF") {
             Some(false) => "the kernel is built without CONFIG_DEBUG_INFO_BTF: use a distribution's own kernel".into(),
             _ => format!("no type information (BTF): {reason}"),
         };
-        found.push(built);
+        limits.push(built);
     }
     // The first refusal explains the following ones.
     let attempts = [
@@ -111,9 +111,9 @@ pub fn blockers(kernel: &Kernel, rights: &Rights) -> Vec<String> {
     let refused = attempts.iter().find_map(|(what, a)| a.known().filter(|a| !a.allowed).map(|a| (what, a)));
     if let Some((what, a)) = refused {
         let errno = a.errno.as_deref().unwrap_or("refused");
-        found.push(format!("{what} ({errno}): {}", a.meaning));
+        limits.push(format!("{what} ({errno}): {}", a.meaning));
     }
-    found
+    limits
 }
 
 #[cfg(test)]

@@ -228,8 +228,8 @@ mod tests {
 
     #[test]
     fn facts_serialise_as_the_value_or_the_reason() {
-        let known: Fact<u32> = Fact::Known(3);
-        assert_eq!(serde_json::to_string(&known).unwrap(), "3");
+        let number: Fact<u32> = Fact::Known(3);
+        assert_eq!(serde_json::to_string(&number).unwrap(), "3");
         let missing: Fact<u32> = Root::at("/nonexistent").number("/proc/x").into();
         let json = serde_json::to_string(&missing).unwrap();
         assert!(json.starts_with(r#"{"unknown":"/proc/x does not exist"#), "{json}");

@@ -231,8 +231,8 @@ impl Poller {
     pub fn start() -> Result<Poller, HostError> {
         let page = Page::open()?;
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = stop.clone();
-        let thread = std::thread::Builder::new().name("clock-log".into()).spawn(move || poll(page, &seen));
+        let stops = stop.clone();
+        let thread = std::thread::Builder::new().name("clock-log".into()).spawn(move || poll(page, &stops));
         let thread = thread.map_err(|source| HostError::Syscall { call: "clone".into(), source })?;
         Ok(Poller { stop, thread })
     }

@@ -54,8 +54,8 @@ impl FromStr for Kind {
 
     fn from_str(name: &str) -> Result<Self, ProtocolError> {
         let choices = "memcached, memcached-binary, resp, http1, http2, echo, synthetic";
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| ProtocolError::UnknownName { name: name.to_owned(), choices })
+        let kind = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        kind.ok_or_else(|| ProtocolError::UnknownName { name: name.to_owned(), choices })
     }
 }
 

@@ -264,20 +264,24 @@ mod tests {
     #[test]
     fn a_whole_log_is_exact_and_continuous() {
         let rows = log(50, None);
-        let of = ClockLog::new(rows.clone());
-        let verdict = of.judge();
+        let log = ClockLog::new(rows.clone());
+        let verdict = log.judge();
         assert_eq!((verdict.changes, verdict.missed), (49, 0));
         assert!(verdict.monotonic_error_ns <= 1 && verdict.realtime_error_ns <= 1, "{verdict:?}");
         let mut last = 0;
         for tsc in (rows[0].cycle_last..rows[49].cycle_last).step_by(99_991) {
-            let Bounded { ns, error_ns } = of.convert(Clock::Monotonic, tsc).unwrap();
+            let Bounded { ns, error_ns } = log.convert(Clock::Monotonic, tsc).unwrap();
             assert!(ns >= last && error_ns <= 1);
             last = ns;
-            assert_eq!(of.tsc_at(ns).unwrap().abs_diff(tsc).min(4), of.tsc_at(ns).unwrap().abs_diff(tsc));
+            assert_eq!(log.tsc_at(ns).unwrap().abs_diff(tsc).min(4), log.tsc_at(ns).unwrap().abs_diff(tsc));
         }
         // 4 ms of 2 ticks a ns, 800 / 2^23 faster.
-        assert_eq!(of.convert(Clock::Monotonic, rows[0].cycle_last + 8_000_000).unwrap().ns, 5_000_000_000 + 4_000_381);
-        let (real, tai) = (of.convert(Clock::Realtime, rows[9].cycle_last), of.convert(Clock::Tai, rows[9].cycle_last));
+        assert_eq!(
+            log.convert(Clock::Monotonic, rows[0].cycle_last + 8_000_000).unwrap().ns,
+            5_000_000_000 + 4_000_381
+        );
+        let (real, tai) =
+            (log.convert(Clock::Realtime, rows[9].cycle_last), log.convert(Clock::Tai, rows[9].cycle_last));
         assert_eq!(tai.unwrap().ns - real.unwrap().ns, 37_000_000_000);
     }
 
@@ -286,12 +290,12 @@ mod tests {
     fn missed_changes_are_counted_and_bounded() {
         let rows = log(50, None);
         let truth = ClockLog::new(rows.clone());
-        let of = ClockLog::new(rows.iter().enumerate().filter(|(i, _)| !(20..25).contains(i)).map(|(_, row)| *row));
-        assert_eq!(of.judge().missed, 5);
+        let log = ClockLog::new(rows.iter().enumerate().filter(|(i, _)| !(20..25).contains(i)).map(|(_, row)| *row));
+        assert_eq!(log.judge().missed, 5);
         let mut worst = 0;
         for tsc in (rows[0].cycle_last..rows[49].cycle_last).step_by(77_777) {
             let (ours, real) =
-                (of.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
+                (log.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
             assert!(ours.ns.abs_diff(real.ns) <= ours.error_ns, "{ours:?} {real:?}");
             worst = worst.max(ours.error_ns);
             let inside = (rows[19].cycle_last..rows[25].cycle_last).contains(&tsc);
@@ -317,11 +321,11 @@ mod tests {
         rows.push(ClockChangeRow { mult: rows[3].mult, monotonic_s, monotonic_shifted_ns, ..whole[4] });
         let truth = ClockLog::new(rows.clone());
         rows.remove(3);
-        let of = ClockLog::new(rows.clone());
+        let log = ClockLog::new(rows.clone());
         let mut worst = 0;
         for tsc in (rows[2].cycle_last..rows[3].cycle_last).step_by(9_999) {
             let (ours, real) =
-                (of.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
+                (log.convert(Clock::Monotonic, tsc).unwrap(), truth.convert(Clock::Monotonic, tsc).unwrap());
             assert!(ours.ns.abs_diff(real.ns) <= 1, "{ours:?} {real:?}");
             worst = worst.max(ours.error_ns);
         }
@@ -338,36 +342,36 @@ mod tests {
         changed.monotonic_shifted_ns -= (moment - tick) * 1600;
         changed.realtime_shifted_ns -= (moment - tick) * 1600;
         rows.push(changed);
-        let of = ClockLog::new(rows.clone());
+        let log = ClockLog::new(rows.clone());
         for tsc in (tick..moment + 4_000_000).step_by(10_007) {
             let expected = if tsc < moment { rows[2] } else { changed }.at(Clock::Realtime, tsc).unwrap();
-            assert_eq!(of.convert(Clock::Realtime, tsc).unwrap().ns, expected, "{}", tsc - tick);
+            assert_eq!(log.convert(Clock::Realtime, tsc).unwrap().ns, expected, "{}", tsc - tick);
         }
-        assert!(of.judge().monotonic_error_ns <= 1, "{:?}", of.judge());
+        assert!(log.judge().monotonic_error_ns <= 1, "{:?}", log.judge());
     }
 
     /// A clock that was set: done to a recorded log, not to the machine.
     #[test]
     fn a_step_is_seen_with_its_size_and_the_timeline_has_none() {
         let rows = log(50, Some(30));
-        let of = ClockLog::new(rows.clone());
-        let verdict = of.judge();
+        let log = ClockLog::new(rows.clone());
+        let verdict = log.judge();
         assert!((1_999_999..=2_000_001).contains(&verdict.realtime_error_ns), "{verdict:?}");
         assert!(verdict.monotonic_error_ns <= 1);
-        let before = of.convert(Clock::Realtime, rows[30].cycle_last - 1).unwrap().ns;
-        let after = of.convert(Clock::Realtime, rows[30].cycle_last).unwrap().ns;
+        let before = log.convert(Clock::Realtime, rows[30].cycle_last - 1).unwrap().ns;
+        let after = log.convert(Clock::Realtime, rows[30].cycle_last).unwrap().ns;
         assert!((1_999_999..=2_000_002).contains(&(after - before)));
     }
 
     #[test]
     fn beyond_the_log_the_bound_grows() {
         let rows = log(3, None);
-        let of = ClockLog::new(rows.clone());
-        assert_eq!(of.convert(Clock::Monotonic, rows[2].cycle_last + 2_000_000).unwrap().error_ns, 1);
+        let log = ClockLog::new(rows.clone());
+        assert_eq!(log.convert(Clock::Monotonic, rows[2].cycle_last + 2_000_000).unwrap().error_ns, 1);
         // A second later: 500 ppm of it.
-        let later = of.convert(Clock::Monotonic, rows[2].cycle_last + 2_000_000_000).unwrap();
+        let later = log.convert(Clock::Monotonic, rows[2].cycle_last + 2_000_000_000).unwrap();
         assert!((500_000..600_000).contains(&later.error_ns), "{later:?}");
-        assert!(of.convert(Clock::Monotonic, rows[0].cycle_last - 2_000_000).unwrap().error_ns > 400);
+        assert!(log.convert(Clock::Monotonic, rows[0].cycle_last - 2_000_000).unwrap().error_ns > 400);
         assert_eq!(ClockLog::default().convert(Clock::Monotonic, 5), None);
     }
 

@@ -163,11 +163,11 @@ mod tests {
 
     fn streamed(run: &Run) -> Result<Vec<Event>, Error> {
         let mut stream = run.streams()?.remove(0);
-        let mut all = Vec::new();
+        let mut events = Vec::new();
         while stream.advance()? {
-            all.extend_from_slice(stream.ready());
+            events.extend_from_slice(stream.ready());
         }
-        Ok(all)
+        Ok(events)
     }
 
     /// Each third event comes late, by less than what is held back, across the borders of batches as inside them.

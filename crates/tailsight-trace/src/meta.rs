@@ -540,8 +540,8 @@ impl RunMeta {
         let on = |name: &str| self.hook(name).is_some_and(|h| h.on);
         let by = |name: &str| self.hook(name).filter(|h| h.on).map(|h| h.program.as_str());
         let later = || {
-            let all = [("sys_enter", send_entry::SYSTEM_CALL), ("net_dev_queue", send_entry::QUEUE)];
-            all.into_iter().find(|(name, _)| on(name)).map_or(send_entry::DRIVER, |(_, source)| source)
+            let entries = [("sys_enter", send_entry::SYSTEM_CALL), ("net_dev_queue", send_entry::QUEUE)];
+            entries.into_iter().find(|(name, _)| on(name)).map_or(send_entry::DRIVER, |(_, source)| source)
         };
         let tcp = match by("tcp_sendmsg_locked") {
             Some(program) if program.starts_with("fentry") => send_entry::FENTRY,
@@ -575,19 +575,19 @@ mod tests {
 
     #[test]
     fn where_the_transmit_leg_begins_is_the_best_hook_that_was_on() {
-        let of = |hooks: Vec<Hook>| {
+        let entry_of = |hooks: Vec<Hook>| {
             let entry = RunMeta { hooks, ..RunMeta::default() }.sends_from();
             (entry.tcp, entry.udp)
         };
         let is = |tcp: &str, udp: &str| (tcp.to_owned(), udp.to_owned());
         // A run of the recorder before this field.
-        assert_eq!(of(vec![hook("tcp_sendmsg_locked", "", true)]), is("tcp_sendmsg_locked", "driver"));
-        assert_eq!(of(vec![hook("tcp_sendmsg_locked", "", false)]), is("driver", "driver"));
+        assert_eq!(entry_of(vec![hook("tcp_sendmsg_locked", "", true)]), is("tcp_sendmsg_locked", "driver"));
+        assert_eq!(entry_of(vec![hook("tcp_sendmsg_locked", "", false)]), is("driver", "driver"));
         let fentry = hook("tcp_sendmsg_locked", "fentry_tcp_sendmsg_locked", true);
         let cgroup = hook("udp_sendmsg", "cgroup_sendmsg4", true);
-        assert_eq!(of(vec![fentry, cgroup]), is("fentry", "cgroup"));
+        assert_eq!(entry_of(vec![fentry, cgroup]), is("fentry", "cgroup"));
         let calls = vec![hook("sys_enter", "sys_enter", true), hook("net_dev_queue", "net_dev_queue", true)];
-        assert_eq!(of(calls), is("sys_enter", "sys_enter"));
-        assert_eq!(of(vec![hook("net_dev_queue", "net_dev_queue", true)]), is("net_dev_queue", "net_dev_queue"));
+        assert_eq!(entry_of(calls), is("sys_enter", "sys_enter"));
+        assert_eq!(entry_of(vec![hook("net_dev_queue", "net_dev_queue", true)]), is("net_dev_queue", "net_dev_queue"));
     }
 }

@@ -166,8 +166,8 @@ impl Run {
     /// [`Error::Read`] when the events folder cannot be listed or a stream cannot be opened.
     pub fn streams(&self) -> Result<Vec<EventStream>, Error> {
         let files = core_files(&self.dir)?.into_iter();
-        let known = files.filter(|(cpu, _)| is_core_of(*cpu, &self.seals, &self.meta));
-        known.map(|(cpu, path)| EventStream::open(cpu, path, &self.seals)).collect()
+        let of_cores = files.filter(|(cpu, _)| is_core_of(*cpu, &self.seals, &self.meta));
+        of_cores.map(|(cpu, path)| EventStream::open(cpu, path, &self.seals)).collect()
     }
 
     /// Notes in `partial` what streams that were read to their ends lacked.
@@ -196,12 +196,12 @@ impl Run {
     /// [`Error::Read`] when the events folder cannot be listed or a stream is not one of ours.
     pub fn events(&mut self) -> Result<Vec<CpuEvents>, Error> {
         let mut streams = self.streams()?;
-        let mut all = Vec::with_capacity(streams.len());
+        let mut cores = Vec::with_capacity(streams.len());
         for stream in &mut streams {
-            all.push(CpuEvents { cpu: stream.cpu, events: stream.read_all()? });
+            cores.push(CpuEvents { cpu: stream.cpu, events: stream.read_all()? });
         }
         self.conclude(&streams);
-        Ok(all)
+        Ok(cores)
     }
 }
 
@@ -355,9 +355,9 @@ impl Tables<'_> {
         partial: &mut Vec<String>,
         rows: impl Fn(&RecordBatch) -> Result<Vec<T>, String>,
     ) -> Vec<T> {
-        let mut all = Vec::new();
+        let mut values = Vec::new();
         let taken = Batches::open(self.dir.join(name), name, self.seals).and_then(|mut batches| {
-            while batches.next(|batch| rows(batch).map(|rows| all.extend(rows)))? {}
+            while batches.next(|batch| rows(batch).map(|rows| values.extend(rows)))? {}
             Ok(batches.cut)
         });
         match taken {
@@ -365,7 +365,7 @@ impl Tables<'_> {
             Ok(Some(why)) => partial.push(format!("{name} is cut: {why}")),
             Err(e) => partial.push(tailsight_units::chain(&e)),
         }
-        all
+        values
     }
 }
 
@@ -469,8 +469,8 @@ fn read_samples(tables: &Tables<'_>, meta: &RunMeta, partial: &mut Vec<String>) 
         if stack as usize >= stacks.len() {
             stacks.push(Vec::new());
         }
-        if let Some(of) = stacks.get_mut(stack as usize) {
-            of.push(frame);
+        if let Some(frames) = stacks.get_mut(stack as usize) {
+            frames.push(frame);
         }
     }
     let mut rows: Vec<SampleRow> = tables.read("samples.arrow", partial, sample_rows);

@@ -164,7 +164,7 @@ The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";
 /// The fields of a layout, with the kinds that have them.
 fn fields(layout: &LayoutSpec) -> String {
     let kinds = KINDS.iter().filter(|kind| kind.layout.name == layout.name).map(|kind| kind.name);
-    let of = kinds.collect::<Vec<_>>().join(", ");
+    let kind_names = kinds.collect::<Vec<_>>().join(", ");
     let row = |field: &FieldSpec| {
         let (place, type_name) = match field.place {
             Place::Whole(word) => (format!("`{}`", word.name()), field.type_name),
@@ -183,7 +183,7 @@ fn fields(layout: &LayoutSpec) -> String {
     format!(
         "\n#### {}\n\n{}| field | place | type | meaning |\n|---|---|---|---|\n{}",
         layout.name,
-        if of.is_empty() { String::new() } else { format!("Of {of}.\n\n") },
+        if kind_names.is_empty() { String::new() } else { format!("Of {kind_names}.\n\n") },
         layout.fields.iter().map(row).collect::<String>()
     )
 }

@@ -129,11 +129,11 @@ impl RunWriter {
     ) -> Result<StreamWriter<SealedFile>, Error> {
         let path = || self.dir().join(below).join(name);
         // A table is written beside itself and renamed.
-        let known = format!("{below}{}", name.strip_suffix(TEMPORARY).unwrap_or(name));
+        let name_in_run = format!("{below}{}", name.strip_suffix(TEMPORARY).unwrap_or(name));
         let file = folder.create(name).map_err(|e| Error::write(path(), e))?;
         let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::ZSTD));
         let options = options.map_err(|e| Error::write(path(), e))?;
-        let file = SealedFile::new(&known, file, &self.sealer);
+        let file = SealedFile::new(&name_in_run, file, &self.sealer);
         StreamWriter::try_new_with_options(file, schema, options).map_err(|e| Error::write(path(), e))
     }
 

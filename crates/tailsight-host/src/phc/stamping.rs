@@ -57,17 +57,17 @@ pub fn of_connection(local: IpAddr, peer: IpAddr) -> Result<Stamping, Reason> {
     if local.is_loopback() {
         return because("loopback: no NIC between client and server");
     }
-    let all =
+    let interfaces =
         nix::ifaddrs::getifaddrs().map_err(|e| Reason { why: format!("no list of interfaces: {e}"), hint: None })?;
     let mut interface = None;
-    for one in all {
-        let Some(has) = one.address.as_ref().and_then(address) else { continue };
+    for entry in interfaces {
+        let Some(has) = entry.address.as_ref().and_then(address) else { continue };
         if has == peer {
             return because(format!("{peer} is on this host: no NIC between client and server"));
         }
         if has == local {
             // A labelled address (eth0:1) belongs to eth0.
-            interface = interface.or_else(|| one.interface_name.split(':').next().map(str::to_owned));
+            interface = interface.or_else(|| entry.interface_name.split(':').next().map(str::to_owned));
         }
     }
     let Some(interface) = interface else { return because(format!("no interface has the address {local}")) };
@@ -122,9 +122,9 @@ pub struct StampingDevice {
 
 /// The devices of this thread's network namespace that are set to stamp, received packets or sent ones.
 pub fn here() -> Vec<StampingDevice> {
-    let Ok(all) = nix::net::if_::if_nameindex() else { return Vec::new() };
+    let Ok(interfaces) = nix::net::if_::if_nameindex() else { return Vec::new() };
     let device = |name: &str, ifindex| device(name, ifindex, ethtool::ts_info(name), || ethtool::hwtstamp(name));
-    all.iter().filter_map(|i| device(&i.name().to_string_lossy(), i.index())).collect()
+    interfaces.iter().filter_map(|i| device(&i.name().to_string_lossy(), i.index())).collect()
 }
 
 /// The devices of a process' network namespace that are set to stamp.
@@ -228,16 +228,16 @@ mod tests {
 
     #[test]
     fn of_a_host_s_devices_those_count_that_have_a_clock_and_are_set_to_stamp() {
-        let of = |can: io::Result<TsInfo>, set: (i32, i32)| device("eth7", 4, can, || Ok(set));
+        let device_with = |can: io::Result<TsInfo>, set: (i32, i32)| device("eth7", 4, can, || Ok(set));
         let stamps = |rx_filter: &str, tx| {
             Some(StampingDevice { name: "eth7".into(), ifindex: 4, phc: 3, rx_filter: rx_filter.into(), tx })
         };
-        assert_eq!(of(Ok(can()), (1, 1)), stamps("all", true));
-        assert_eq!(of(Ok(can()), (0, 12)), stamps("ptp_v2_event", false));
-        assert_eq!(of(Ok(can()), (1, 0)), stamps("none", true));
-        assert_eq!(of(Ok(can()), (0, 0)), None);
-        assert_eq!(of(Ok(TsInfo { phc_index: -1, ..can() }), (1, 1)), None);
-        assert_eq!(of(Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)), (1, 1)), None);
+        assert_eq!(device_with(Ok(can()), (1, 1)), stamps("all", true));
+        assert_eq!(device_with(Ok(can()), (0, 12)), stamps("ptp_v2_event", false));
+        assert_eq!(device_with(Ok(can()), (1, 0)), stamps("none", true));
+        assert_eq!(device_with(Ok(can()), (0, 0)), None);
+        assert_eq!(device_with(Ok(TsInfo { phc_index: -1, ..can() }), (1, 1)), None);
+        assert_eq!(device_with(Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)), (1, 1)), None);
         assert!(here().iter().all(|d| d.name != "lo"));
     }
 

@@ -148,10 +148,10 @@ impl Commands {
         if changed.is_empty() {
             return Commands::default();
         }
-        let all = changed.len() == exist;
+        let every_one_changes = changed.len() == exist;
         Commands {
-            change: vec![Self::write(path, &changed, all, new)],
-            undo: groups.iter().map(|(v, n)| Self::write(path, n, all && groups.len() == 1, v)).collect(),
+            change: vec![Self::write(path, &changed, every_one_changes, new)],
+            undo: groups.iter().map(|(v, n)| Self::write(path, n, every_one_changes && groups.len() == 1, v)).collect(),
         }
     }
 
@@ -216,12 +216,12 @@ pub fn read(root: &Root, pid: Option<u32>) -> Vec<Setting> {
 
 /// Checks every setting: the target's first, then those that matter most in the papers.
 pub(crate) fn collect(cx: &Context<'_>) -> Vec<Setting> {
-    let mut all = target::check(cx);
-    all.extend(power::check(cx));
-    all.extend(network::check(cx));
-    all.extend(memory::check(cx));
-    all.extend(cpu::check(cx));
-    all
+    let mut settings = target::check(cx);
+    settings.extend(power::check(cx));
+    settings.extend(network::check(cx));
+    settings.extend(memory::check(cx));
+    settings.extend(cpu::check(cx));
+    settings
 }
 
 /// `4 of 8 CPUs`, or `8 CPUs` when it is all of them.

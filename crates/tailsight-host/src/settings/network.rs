@@ -11,20 +11,20 @@ use crate::root::{cpu_list, cpu_mask, cpu_ranges};
 const LONGEST_WAIT_US: u32 = 10;
 
 pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
-    let mut all = vec![irqbalance(cx)];
-    let before = all.len();
+    let mut settings = vec![irqbalance(cx)];
+    let before = settings.len();
     for nic in cx.live_nics() {
-        all.push(coalescing(nic));
-        all.extend(deferral(nic));
-        all.extend(receive_cores(cx, nic));
+        settings.push(coalescing(nic));
+        settings.extend(deferral(nic));
+        settings.extend(receive_cores(cx, nic));
     }
-    if all.len() == before {
+    if settings.len() == before {
         let why = "no interface with a device behind it is up in this network namespace";
-        all.push(Setting::absent("interrupt_coalescing", "Interrupt coalescing", why));
+        settings.push(Setting::absent("interrupt_coalescing", "Interrupt coalescing", why));
     }
-    all.push(steering(cx));
-    all.push(busy_poll(cx));
-    all
+    settings.push(steering(cx));
+    settings.push(busy_poll(cx));
+    settings
 }
 
 fn irqbalance(cx: &Context<'_>) -> Setting {

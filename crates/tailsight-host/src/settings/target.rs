@@ -89,11 +89,11 @@ pub(super) fn check(cx: &Context<'_>) -> Vec<Setting> {
         let why = format!("no process {} can be read: give the pid of a running server", target.pid);
         return vec![Setting::unknown("target", "Target", format!("pid {}", target.pid), why)];
     }
-    let mut all = vec![pinning(cx, target), scheduling(target), numa_spread(cx, target)];
-    all.push(cgroup::cpu_quota(cx.root, target.pid));
-    all.push(cgroup::memory_limit(cx.root, target.pid));
-    all.push(swapped(target));
-    all
+    let mut settings = vec![pinning(cx, target), scheduling(target), numa_spread(cx, target)];
+    settings.push(cgroup::cpu_quota(cx.root, target.pid));
+    settings.push(cgroup::memory_limit(cx.root, target.pid));
+    settings.push(swapped(target));
+    settings
 }
 
 fn pinning(cx: &Context<'_>, target: &Target) -> Setting {

@@ -123,8 +123,9 @@ fn snapshot(tree: &Tree) -> Vec<(String, String)> {
 
 #[test]
 fn a_bad_host_is_seen_as_bad() {
-    let all = settings(&bad());
-    let hurting: Vec<&str> = all.iter().filter(|s| s.verdict == Rating::Hurts).map(|s| s.id.as_str()).collect();
+    let found_settings = settings(&bad());
+    let hurting: Vec<&str> =
+        found_settings.iter().filter(|s| s.verdict == Rating::Hurts).map(|s| s.id.as_str()).collect();
     assert_eq!(
         hurting,
         [
@@ -151,24 +152,24 @@ fn a_bad_host_is_seen_as_bad() {
         ]
     );
     assert_eq!(
-        find(&all, "idle_states").value,
+        find(&found_settings, "idle_states").value,
         "intel_idle driver, menu governor; deepest enabled C6, 133 µs to leave"
     );
-    assert_eq!(find(&all, "frequency_governor").value, "powersave and schedutil on 3 of 4 CPUs");
-    assert_eq!(find(&all, "target_cpu_quota").value, "1.50 CPUs, throttled 7 times");
-    assert_eq!(find(&all, "target_memory_limit").value, "1 MiB, 95 % used");
-    assert_eq!(find(&all, "target_priority").value, "SCHED_BATCH nice 5, SCHED_OTHER nice 0");
-    assert_eq!(find(&all, "receive_cores:eth0").value, "1 interrupt on CPUs 2, which the target uses too");
-    assert_eq!(find(&all, "interrupt_coalescing:eth0").verdict, Rating::Unknown);
-    assert_eq!(find(&all, "steal").verdict, Rating::NotPresent);
+    assert_eq!(find(&found_settings, "frequency_governor").value, "powersave and schedutil on 3 of 4 CPUs");
+    assert_eq!(find(&found_settings, "target_cpu_quota").value, "1.50 CPUs, throttled 7 times");
+    assert_eq!(find(&found_settings, "target_memory_limit").value, "1 MiB, 95 % used");
+    assert_eq!(find(&found_settings, "target_priority").value, "SCHED_BATCH nice 5, SCHED_OTHER nice 0");
+    assert_eq!(find(&found_settings, "receive_cores:eth0").value, "1 interrupt on CPUs 2, which the target uses too");
+    assert_eq!(find(&found_settings, "interrupt_coalescing:eth0").verdict, Rating::Unknown);
+    assert_eq!(find(&found_settings, "steal").verdict, Rating::NotPresent);
 }
 
 #[test]
 fn change_cures_and_undo_restores_every_file() {
     let tree = bad();
     let before = snapshot(&tree);
-    let all = settings(&tree);
-    let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Rating::Hurts).collect();
+    let found_settings = settings(&tree);
+    let hurting: Vec<&Setting> = found_settings.iter().filter(|s| s.verdict == Rating::Hurts).collect();
     shell(&tree, &hurting.iter().flat_map(|s| s.change.clone()).collect::<Vec<_>>());
     // The effect of commands on processes, services or hardware does not show in a made tree.
     let outside = [
@@ -194,26 +195,33 @@ fn change_cures_and_undo_restores_every_file() {
 
 #[test]
 fn undo_names_the_values_read_now() {
-    let all = settings(&bad());
-    assert_eq!(find(&all, "swap").undo, ["sysctl -w vm.swappiness=60"]);
-    assert_eq!(find(&all, "target_pinning").change, ["taskset -a -c -p 1 500"]);
-    assert_eq!(find(&all, "target_pinning").undo, ["taskset -a -c -p 0-3 500"]);
-    let priority = find(&all, "target_priority");
+    let found_settings = settings(&bad());
+    assert_eq!(find(&found_settings, "swap").undo, ["sysctl -w vm.swappiness=60"]);
+    assert_eq!(find(&found_settings, "target_pinning").change, ["taskset -a -c -p 1 500"]);
+    assert_eq!(find(&found_settings, "target_pinning").undo, ["taskset -a -c -p 0-3 500"]);
+    let priority = find(&found_settings, "target_priority");
     assert_eq!(priority.change, ["chrt -a -f -p 10 500"]);
     assert_eq!(priority.undo, ["chrt -o -p 0 500", "for t in 501 502; do chrt -b -p 0 $t; done"]);
     assert_eq!(
-        find(&all, "idle_states").change,
+        find(&found_settings, "idle_states").change,
         [format!("for n in 0 1 2; do echo 1 > {CPU}/cpu$n/cpuidle/state2/disable; done")]
     );
-    assert_eq!(find(&all, "target_cpu_quota").undo, ["echo '150000 100000' > /sys/fs/cgroup/app/cpu.max"]);
-    assert_eq!(find(&all, "receive_cores:eth0").undo, ["echo 0-3 > /proc/irq/40/smp_affinity_list"]);
+    assert_eq!(find(&found_settings, "target_cpu_quota").undo, ["echo '150000 100000' > /sys/fs/cgroup/app/cpu.max"]);
+    assert_eq!(find(&found_settings, "receive_cores:eth0").undo, ["echo 0-3 > /proc/irq/40/smp_affinity_list"]);
 }
 
 #[test]
 fn a_tuned_host_has_nothing_to_change() {
     let tree = bad();
-    let all = settings(&tree);
-    shell(&tree, &all.iter().filter(|s| s.verdict == Rating::Hurts).flat_map(|s| s.change.clone()).collect::<Vec<_>>());
+    let found_settings = settings(&tree);
+    shell(
+        &tree,
+        &found_settings
+            .iter()
+            .filter(|s| s.verdict == Rating::Hurts)
+            .flat_map(|s| s.change.clone())
+            .collect::<Vec<_>>(),
+    );
     std::fs::remove_dir_all(tree.root().path("/proc/77")).unwrap();
     std::fs::remove_file(tree.root().path("/proc/irq/40/effective_affinity_list")).unwrap();
     tree.put("/sys/devices/system/cpu/smt/active", "0\n");
@@ -221,10 +229,10 @@ fn a_tuned_host_has_nothing_to_change() {
     for tid in 500..503 {
         thread_files(&tree, tid, "1", 1, 10, 0);
     }
-    let all = settings(&tree);
-    let hurting: Vec<&Setting> = all.iter().filter(|s| s.verdict == Rating::Hurts).collect();
+    let found_settings = settings(&tree);
+    let hurting: Vec<&Setting> = found_settings.iter().filter(|s| s.verdict == Rating::Hurts).collect();
     assert!(hurting.is_empty(), "{hurting:#?}");
-    assert_eq!(find(&all, "target_priority").value, "SCHED_FIFO 10");
+    assert_eq!(find(&found_settings, "target_priority").value, "SCHED_FIFO 10");
     // Receive work steered onto the pinned core is a fault that a check of pinning alone would miss.
     tree.put("/sys/class/net/eth0/queues/rx-0/rps_cpus", "2\n");
     assert_eq!(find(&settings(&tree), "packet_steering").verdict, Rating::Hurts);
@@ -248,9 +256,9 @@ fn a_virtual_machine_is_judged_as_one() {
     for cpu in 0..4 {
         std::fs::remove_dir_all(tree.root().path(&format!("{CPU}/cpu{cpu}/cpuidle"))).unwrap();
     }
-    let all = settings(&tree);
-    assert_eq!(find(&all, "idle_states").verdict, Rating::Unknown);
-    let steal = find(&all, "steal");
+    let found_settings = settings(&tree);
+    assert_eq!(find(&found_settings, "idle_states").verdict, Rating::Unknown);
+    let steal = find(&found_settings, "steal");
     assert_eq!((steal.verdict, steal.value.as_str()), (Rating::Hurts, "10.00 % since boot"));
 }
 
@@ -267,13 +275,13 @@ fn cgroup_v1_limits_are_found_behind_a_container_mount() {
     tree.put("/sys/fs/cgroup/cpu/c1/cpu.cfs_period_us", "100000\n");
     tree.put("/sys/fs/cgroup/memory/pod/c1/memory.limit_in_bytes", "9223372036854771712\n");
     tree.put("/sys/fs/cgroup/memory/pod/c1/memory.usage_in_bytes", "1\n");
-    let all = settings(&tree);
-    let quota = find(&all, "target_cpu_quota");
+    let found_settings = settings(&tree);
+    let quota = find(&found_settings, "target_cpu_quota");
     assert_eq!(
         (quota.value.as_str(), quota.change[0].as_str()),
         ("0.50 CPUs", "echo -1 > /sys/fs/cgroup/cpu/c1/cpu.cfs_quota_us")
     );
-    assert_eq!(find(&all, "target_memory_limit").value, "none");
+    assert_eq!(find(&found_settings, "target_memory_limit").value, "none");
 }
 
 #[test]

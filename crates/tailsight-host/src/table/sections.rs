@@ -207,28 +207,28 @@ impl Table {
     }
 
     pub(super) fn settings(&mut self, r: &HostReport) {
-        let of = |v: Rating| r.settings.iter().filter(move |s| s.verdict == v);
-        let mut counts = vec![format!("{} harmful", of(Rating::Hurts).count())];
-        counts.push(format!("{} fine", of(Rating::Good).count()));
-        if of(Rating::Unknown).count() > 0 {
-            counts.push(format!("{} unknown", of(Rating::Unknown).count()));
+        let rated = |v: Rating| r.settings.iter().filter(move |s| s.verdict == v);
+        let mut counts = vec![format!("{} harmful", rated(Rating::Hurts).count())];
+        counts.push(format!("{} fine", rated(Rating::Good).count()));
+        if rated(Rating::Unknown).count() > 0 {
+            counts.push(format!("{} unknown", rated(Rating::Unknown).count()));
         }
         let counts = self.paint("2", &counts.join(" · "));
         self.section("Settings that hurt tails");
         self.out.pop();
         let _ = writeln!(self.out, "  {counts}");
-        for s in of(Rating::Hurts) {
+        for s in rated(Rating::Hurts) {
             self.advice(Mark::No, s);
         }
-        for s in of(Rating::Unknown) {
+        for s in rated(Rating::Unknown) {
             self.advice(Mark::Unknown, s);
         }
-        if of(Rating::Good).count() > 0 {
-            let list: Vec<String> = of(Rating::Good).map(|s| format!("{}: {}", s.title, s.value)).collect();
+        if rated(Rating::Good).count() > 0 {
+            let list: Vec<String> = rated(Rating::Good).map(|s| format!("{}: {}", s.title, s.value)).collect();
             self.list(Mark::Yes, "fine", &list);
         }
-        if of(Rating::NotPresent).count() > 0 {
-            let list: Vec<String> = of(Rating::NotPresent).map(|s| s.title.clone()).collect();
+        if rated(Rating::NotPresent).count() > 0 {
+            let list: Vec<String> = rated(Rating::NotPresent).map(|s| s.title.clone()).collect();
             self.list(Mark::Absent, "not here", &list);
         }
         let mut hints = Vec::new();

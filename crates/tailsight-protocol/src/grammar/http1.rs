@@ -99,8 +99,8 @@ fn framing(fields: &[Header<'_>], head: &[u8]) -> Result<Framing, ProtocolError>
     let mut framing = Framing::default();
     for field in fields {
         if field.name.eq_ignore_ascii_case("content-length") {
-            for one in field.value.split(|b| *b == b',') {
-                let length = super::number(one.trim_ascii());
+            for length_text in field.value.split(|b| *b == b',') {
+                let length = super::number(length_text.trim_ascii());
                 if length.is_none() || framing.length.is_some_and(|before| Some(before) != length) {
                     return Err(ProtocolError::garbage(KIND, "one Content-Length", head));
                 }
@@ -470,8 +470,8 @@ impl Grammar for Requests {
         const METHODS: [&[u8]; 9] =
             [b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"PATCH", b"OPTIONS", b"CONNECT", b"TRACE"];
         let version = words.next().is_none_or(|version| {
-            let known = version.len().min(7);
-            version[..known] == b"HTTP/1."[..known]
+            let compared = version.len().min(7);
+            version[..compared] == b"HTTP/1."[..compared]
         });
         METHODS.contains(&method) && !target.is_empty() && !target.contains(&b'\n') && version
     }

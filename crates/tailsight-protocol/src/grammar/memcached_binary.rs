@@ -60,8 +60,8 @@ const STAT: u8 = 0x10;
 const QUIT: [u8; 2] = [0x07, 0x17];
 
 fn name(opcode: u8) -> Option<&'static str> {
-    let known = NAMES.get(usize::from(opcode)).copied();
-    known.or_else(|| MORE.iter().find(|(code, _)| *code == opcode).map(|(_, name)| *name))
+    let common_name = NAMES.get(usize::from(opcode)).copied();
+    common_name.or_else(|| MORE.iter().find(|(code, _)| *code == opcode).map(|(_, name)| *name))
 }
 
 /// What an opcode does.

@@ -195,9 +195,9 @@ impl Grammar for Replies {
         // to the end of the segment: no VALUE line is that short.
         let partial = self.line.partial();
         let begun = if partial.is_empty() { self.ended } else { partial.len() };
-        let all = ask.values > 0 && open.values >= u32::from(ask.values);
+        let has_every_value = ask.values > 0 && open.values >= u32::from(ask.values);
         let short = unseen.to_segment_end && unseen.bytes == END.len() as u64 && begun == 0;
-        if open.values == 0 || !END.starts_with(partial) || !(all || begun > 0 || short) {
+        if open.values == 0 || !END.starts_with(partial) || !(has_every_value || begun > 0 || short) {
             return None;
         }
         let used = unseen.bytes.min((END.len() - begun) as u64);
@@ -205,7 +205,7 @@ impl Grammar for Replies {
         self.ended = begun + used as usize;
         let out = if self.ended == END.len() { self.open.take() } else { None };
         self.ended %= END.len();
-        Some(Skip { used, out, inferred: !all && begun == 0 })
+        Some(Skip { used, out, inferred: !has_every_value && begun == 0 })
     }
 
     fn close(&mut self, _asked: &impl Asked) -> Result<Option<Answer>, ()> {

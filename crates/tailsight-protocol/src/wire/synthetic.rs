@@ -98,8 +98,8 @@ impl Request {
     /// Reads a request at the beginning of `bytes`: it and its whole length (which may be beyond `bytes`: what is missing
     /// is padding); `None` when more of the head must come.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProtocolError> {
-        let known = bytes.len().min(REQUEST_MAGIC.len());
-        if bytes[..known] != REQUEST_MAGIC[..known] {
+        let compared = bytes.len().min(REQUEST_MAGIC.len());
+        if bytes[..compared] != REQUEST_MAGIC[..compared] {
             return Err(ProtocolError::garbage(KIND, "the magic of a request", bytes));
         }
         if bytes.len() < REQUEST_HEAD {

@@ -30,8 +30,8 @@ fn range(frame: &Frame) -> (Direction, u64, u64) {
 pub fn tiles(frames: &[Frame], direction: Direction, start: u64, end: u64) -> bool {
     let mut at = start;
     for frame in frames {
-        let (of, from, to) = range(frame);
-        if of == direction {
+        let (direction_of_frame, from, to) = range(frame);
+        if direction_of_frame == direction {
             if from != at || to <= from {
                 return false;
             }
@@ -177,11 +177,11 @@ proptest! {
                 Kind::Resp => [0, 2][usize::from(*form) % 2],
                 _ => [0, 3, 4][usize::from(*form) % 3],
             };
-            let one = sample(kind, &[(form, vec![b'x'; *len])]);
+            let exchange = sample(kind, &[(form, vec![b'x'; *len])]);
             for recording in [&mut whole, &mut short] {
                 // An opaque is the same for every request here; keep them apart in time instead.
-                for part in one.requests.chunks(1448) { recording.request(part); }
-                for part in one.replies.chunks(1448) { recording.reply(part); }
+                for part in exchange.requests.chunks(1448) { recording.request(part); }
+                for part in exchange.replies.chunks(1448) { recording.reply(part); }
             }
             prop_assert!(whole.pairs().len() == index + 1);
         }
@@ -253,11 +253,11 @@ fn a_truncated_pipeline_is_lost_and_found_again() {
     recording.request(&out);
     recording.reply(b"$2\r\nvv\r\n");
     recording.finish();
-    let one = out.len() as u64;
+    let request_bytes = out.len() as u64;
     assert_eq!(
         recording.lost(),
         [
-            (Direction::Requests, 2 * one, requests, Why::HeadNotCaptured),
+            (Direction::Requests, 2 * request_bytes, requests, Why::HeadNotCaptured),
             (Direction::Replies, 48, replies, Why::HeadNotCaptured)
         ]
     );

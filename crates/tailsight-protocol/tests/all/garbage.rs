@@ -161,8 +161,8 @@ fn http2_frames() -> impl Strategy<Value = Vec<u8>> {
     (any::<u8>(), any::<u8>(), frames).prop_map(|(requests, cut, frames)| {
         let mut data = vec![requests, cut];
         for ((kind, flags, stream, payload), times) in frames {
-            let one = [&[kind, flags, stream, payload.len() as u8], &payload[..]].concat();
-            data.extend(one.repeat(times));
+            let frame = [&[kind, flags, stream, payload.len() as u8], &payload[..]].concat();
+            data.extend(frame.repeat(times));
         }
         data
     })

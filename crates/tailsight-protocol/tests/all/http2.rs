@@ -16,14 +16,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// Frames of a byte stream: type, flags, stream, payload.
 fn frames(mut bytes: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
-    let mut all = Vec::new();
+    let mut frames = Vec::new();
     while !bytes.is_empty() {
         let len = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]) as usize;
         let stream = u32::from_be_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
-        all.push((bytes[3], bytes[4], stream, bytes[9..9 + len].to_vec()));
+        frames.push((bytes[3], bytes[4], stream, bytes[9..9 + len].to_vec()));
         bytes = &bytes[9 + len..];
     }
-    all
+    frames
 }
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

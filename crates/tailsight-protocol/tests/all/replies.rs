@@ -75,18 +75,18 @@ proptest! {
         let reply = [format!("VALUE key 0 {len}\r\n").as_bytes(), &value, b"\r\nEND\r\n"].concat();
         let (transport, mut packets): (_, Vec<Vec<u8>>) = if r2p2 {
             use wire::r2p2::{Policy, Type, packet, packets};
-            let one = |index| {
+            let packet_of = |index| {
                 let mut out = Vec::new();
                 packet(&mut out, Type::Reply, Policy::Fixed, 7, &reply, index).unwrap();
                 out
             };
-            (Transport::R2p2, (0..packets(Type::Reply, reply.len())).map(one).collect())
+            (Transport::R2p2, (0..packets(Type::Reply, reply.len())).map(packet_of).collect())
         } else {
             let parts: Vec<&[u8]> = reply.chunks(1400).collect();
-            let one = |(index, part): (usize, &&[u8])| {
+            let datagram = |(index, part): (usize, &&[u8])| {
                 [&[0, 7, 0, index as u8, 0, parts.len() as u8, 0, 0], *part].concat()
             };
-            (Transport::MemcachedUdp, parts.iter().enumerate().map(one).collect())
+            (Transport::MemcachedUdp, parts.iter().enumerate().map(datagram).collect())
         };
         let total: usize = packets.iter().map(Vec::len).sum();
         let turn = order as usize % packets.len();

@@ -62,8 +62,8 @@ fn text(sample: &mut Sample, id: u64, form: u8, value: &[u8]) {
         }
         2 => {
             wire::memcached::get_many(out, [&b"a"[..], b"b", b"c"]);
-            let one = with(format!("VALUE a 0 {n} 77\r\n"), "\r\n");
-            let reply = [&one[..], &with(format!("VALUE c 5 {n}\r\n"), "\r\nEND\r\n")].concat();
+            let value = with(format!("VALUE a 0 {n} 77\r\n"), "\r\n");
+            let reply = [&value[..], &with(format!("VALUE c 5 {n}\r\n"), "\r\nEND\r\n")].concat();
             sample.add(get.keys(3), &reply, (OK, 2, 2 * n));
         }
         3 => {

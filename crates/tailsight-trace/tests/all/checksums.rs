@@ -51,7 +51,7 @@ fn of_500_flipped_bytes_none_gives_another_answer_silently() {
     let (whole, said) = read(dir.path()).unwrap();
     assert_eq!(said, Vec::<String>::new());
     let mut runner = TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]));
-    let (mut refused, mut told, mut same) = (0, 0, 0);
+    let (mut refused, mut reported, mut same) = (0, 0, 0);
     for round in 0..500 {
         let path = dir.path().join(FILES[round % FILES.len()]);
         let bytes = fs::read(&path).unwrap();
@@ -61,7 +61,7 @@ fn of_500_flipped_bytes_none_gives_another_answer_silently() {
         fs::write(&path, damaged).unwrap();
         match read(dir.path()) {
             None => refused += 1,
-            Some((_, said)) if !said.is_empty() => told += 1,
+            Some((_, said)) if !said.is_empty() => reported += 1,
             Some((answer, _)) => {
                 assert_eq!(answer, whole, "{} at {at}: another answer without a word", path.display());
                 same += 1;
@@ -69,7 +69,7 @@ fn of_500_flipped_bytes_none_gives_another_answer_silently() {
         }
         fs::write(&path, bytes).unwrap();
     }
-    assert_eq!(refused + told, 500, "every flip is seen: {refused} refused, {told} told, {same} the same");
+    assert_eq!(refused + reported, 500, "every flip is seen: {refused} refused, {reported} told, {same} the same");
     assert_eq!(read(dir.path()), Some((whole, vec![])));
 }
 
@@ -116,12 +116,12 @@ fn swapped_added_and_cut_files_are_seen_and_not_used() {
     let swap = |name: &str, as_name: &str| {
         let (path, before) = (dir.path().join(as_name), fs::read(dir.path().join(as_name)).ok());
         fs::copy(other.path().join(name), &path).unwrap();
-        let found = read(dir.path()).unwrap();
+        let run = read(dir.path()).unwrap();
         match before {
             Some(bytes) => fs::write(&path, bytes).unwrap(),
             None => fs::remove_file(&path).unwrap(),
         }
-        found
+        run
     };
     let (answer, said) = swap("tasks.arrow", "tasks.arrow");
     assert!(answer.tasks.is_empty() && said.iter().any(|s| s.starts_with("tasks.arrow is cut")), "{said:?}");
