@@ -5,7 +5,7 @@
 
 use crate::plan::{self, key};
 use crate::undo::put_back;
-use crate::{Change, Entry, Error, Journal, Known, Plan, Record, Step, Store, System};
+use crate::{Change, Entry, Error, Journal, Origin, Plan, Record, Step, Store, System};
 
 /// What the state file says of a fix beside its changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Applied {
 /// How often threads that began while the fix was made are looked for.
 const ROUNDS: usize = 3;
 
-/// Makes them. `changes` and `known` are those of the plan: threads that began since are found by them.
+/// Makes them. `changes` and `origin` are those of the plan: threads that began since are found by them.
 ///
 /// # Errors
 /// [`Error::RolledBack`] with the reason when a change could not be made; [`Error::State`] when nothing was begun because the
@@ -39,7 +39,7 @@ pub fn apply<S: Store>(
     system: &mut dyn System,
     journal: &mut Journal<S>,
     plan: &Plan,
-    (changes, known): (&[Change], &Known),
+    (changes, origin): (&[Change], &Origin),
     about: About,
 ) -> Result<Applied, Error> {
     let About { title, run, when } = about;
@@ -55,7 +55,7 @@ pub fn apply<S: Store>(
         // Threads inherit, but one that was being made by a thread whose turn had not come did not.
         let done = &journal.state.fixes[at].changes;
         let is_new = |s: &Step| !done.iter().any(|e| key(&e.place) == key(&s.place));
-        steps = match plan::look(system, changes, known) {
+        steps = match plan::look(system, changes, origin) {
             Ok(now) => now.steps.into_iter().filter(|s| is_new(s) && !s.is_so()).collect(),
             // The processes ended meanwhile.
             Err(_) => vec![],

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 /// Cores beyond this are no cores of any machine.
-const MOST: u32 = 1 << 16;
+const MOST_CORES: u32 = 1 << 16;
 
 /// `0,2-3`; the empty text is the empty set.
 pub fn list(text: &str) -> Option<BTreeSet<u32>> {
@@ -13,7 +13,7 @@ pub fn list(text: &str) -> Option<BTreeSet<u32>> {
     for part in text.trim().split(',').filter(|p| !p.is_empty()) {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         let (from, to): (u32, u32) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
-        if from > to || to >= MOST {
+        if from > to || to >= MOST_CORES {
             return None;
         }
         out.extend(from..=to);
@@ -30,8 +30,8 @@ pub fn ranges(cpus: &BTreeSet<u32>) -> String {
             _ => runs.push((cpu, cpu)),
         }
     }
-    let one = |&(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
-    runs.iter().map(one).collect::<Vec<_>>().join(",")
+    let range = |&(a, b): &(u32, u32)| if a == b { a.to_string() } else { format!("{a}-{b}") };
+    runs.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
 /// A hexadecimal mask without its commas and leading zeros: equal masks are equal texts.

@@ -25,7 +25,7 @@ pub use change::{Change, Limit};
 pub use error::Error;
 pub use live::Live;
 pub use place::{Attribute, Place, Setting};
-pub use plan::{Identity, Known, Plan, Step, plan, runs_anything};
+pub use plan::{Identity, Origin, Plan, Step, plan, runs_anything};
 pub use state::{Entry, Record, State};
 pub use store::{FileStore, Journal, Store, default_folder};
 pub use system::{System, Task};

@@ -1,6 +1,6 @@
 //! From a change in words to each value that it means on this host now.
 //!
-//! In: [`Change`]s, the host, and what the run knows of its processes ([`Known`]). Out: a [`Plan`], or why the fix is not to be
+//! In: [`Change`]s, the host, and what the run knows of its processes ([`Origin`]). Out: a [`Plan`], or why the fix is not to be
 //! had here and now. Reads only. An id is a process of the run while its start and its name are those of the recording.
 
 use std::path::Component;
@@ -22,7 +22,7 @@ pub struct Identity {
 
 /// What the run knows of where it was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct Origin {
     /// The kernel's id of the boot; empty in runs of older versions.
     pub boot_id: String,
     /// The target's processes.
@@ -70,20 +70,20 @@ impl Plan {
 /// The run is of elsewhere ([`Error::UnknownHost`], [`Error::OtherBoot`]), its processes have ended or their ids are others'
 /// ([`Error::Ended`], [`Error::Reused`]), the host has no such setting ([`Error::Unsupported`]), a value cannot be read, or
 /// everything is so already.
-pub fn plan(system: &dyn System, changes: &[Change], known: &Known) -> Result<Plan, Error> {
-    let plan = look(system, changes, known)?;
+pub fn plan(system: &dyn System, changes: &[Change], origin: &Origin) -> Result<Plan, Error> {
+    let plan = look(system, changes, origin)?;
     if plan.writes().next().is_none() { Err(Error::AlreadySo) } else { Ok(plan) }
 }
 
 /// As [`plan()`], also when nothing is to be changed.
-pub(crate) fn look(system: &dyn System, changes: &[Change], known: &Known) -> Result<Plan, Error> {
-    if known.boot_id.is_empty() {
+pub(crate) fn look(system: &dyn System, changes: &[Change], origin: &Origin) -> Result<Plan, Error> {
+    if origin.boot_id.is_empty() {
         return Err(Error::UnknownHost);
     }
-    if known.boot_id != system.boot_id() {
+    if origin.boot_id != system.boot_id() {
         return Err(Error::OtherBoot);
     }
-    let mut look = Look { system, known, plan: Plan::default() };
+    let mut look = Look { system, origin, plan: Plan::default() };
     for change in changes {
         look.change(change)?;
     }
@@ -92,7 +92,7 @@ pub(crate) fn look(system: &dyn System, changes: &[Change], known: &Known) -> Re
 
 struct Look<'a> {
     system: &'a dyn System,
-    known: &'a Known,
+    origin: &'a Origin,
     plan: Plan,
 }
 
@@ -144,16 +144,16 @@ impl Look<'_> {
 
     /// Those of the processes that still run as the run knows them.
     fn running(&mut self, pids: &[u32]) -> Result<Vec<Identity>, Error> {
-        let (mut found, mut ended) = (vec![], vec![]);
+        let (mut running, mut ended) = (vec![], vec![]);
         for &pid in pids {
             // A process that had ended before the recording's end has no identity in it.
-            let Some(identity) = self.known.processes.iter().find(|p| p.pid == pid) else {
+            let Some(identity) = self.origin.processes.iter().find(|p| p.pid == pid) else {
                 ended.push(format!("process {pid}"));
                 continue;
             };
             match self.system.task(pid, pid) {
                 Some(task) if task.started == identity.started && task.comm == identity.comm => {
-                    found.push(identity.clone());
+                    running.push(identity.clone());
                 }
                 Some(task) => {
                     return Err(Error::Reused { pid, was: identity.comm.clone(), is: task.comm });
@@ -161,13 +161,13 @@ impl Look<'_> {
                 None => ended.push(format!("process {pid} ({})", identity.comm)),
             }
         }
-        if found.is_empty() {
+        if running.is_empty() {
             return Err(Error::Ended { what: ended.join(", "), one: ended.len() == 1 });
         }
         for what in ended {
             self.note(format!("{what} has ended"));
         }
-        Ok(found)
+        Ok(running)
     }
 
     fn note(&mut self, note: String) {
@@ -239,7 +239,7 @@ impl Look<'_> {
 
     fn named(&mut self, comm: &str, seen: &[u32], cpus: &str) -> Result<(), Error> {
         let system = self.system;
-        let mut found: Vec<(Identity, Vec<u32>)> = vec![];
+        let mut processes: Vec<(Identity, Vec<u32>)> = vec![];
         // The first process starts the others, which would have its cores from then on.
         for pid in system.processes().into_iter().filter(|pid| *pid != 1) {
             let Some(leader) = system.task(pid, pid) else { continue };
@@ -248,24 +248,24 @@ impl Look<'_> {
             let is = |thread: &u32| system.task(pid, *thread).is_some_and(|t| process.comm == comm || t.comm == comm);
             let threads: Vec<u32> = system.threads(pid).into_iter().filter(is).collect();
             if !threads.is_empty() {
-                found.push((process, threads));
+                processes.push((process, threads));
             }
         }
-        let are_there = found.iter().any(|(process, _)| seen.contains(&process.pid));
+        let are_there = processes.iter().any(|(process, _)| seen.contains(&process.pid));
         if !are_there && !seen.is_empty() && runs_anything(comm) {
             return Err(Error::NoSuchThread { comm: format!("{comm} that the run saw") });
         }
         if are_there {
-            let all = found.len();
-            found.retain(|(process, _)| seen.contains(&process.pid));
-            match all - found.len() {
+            let of_this_name = processes.len();
+            processes.retain(|(process, _)| seen.contains(&process.pid));
+            match of_this_name - processes.len() {
                 0 => {}
                 1 => self.plan.notes.push(format!("another process called {comm}, which the run did not see")),
                 n => self.plan.notes.push(format!("{n} other processes called {comm}, which the run did not see")),
             }
         }
         let before = self.plan.steps.len() + self.plan.notes.len();
-        for (process, threads) in found {
+        for (process, threads) in processes {
             for thread in threads {
                 let Some((place, bound)) = self.thread(&process, thread, Attribute::Cores) else { continue };
                 self.thread_value(place, bound, cpus)?;

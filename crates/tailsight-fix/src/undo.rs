@@ -45,15 +45,15 @@ pub struct Put {
 /// [`Error::State`] when the state could not be kept.
 pub fn undo<S: Store>(system: &mut dyn System, journal: &mut Journal<S>, force: bool) -> Result<Vec<Put>, Error> {
     let boot = system.boot_id();
-    let mut all = vec![];
+    let mut undone = vec![];
     for at in (0..journal.state.fixes.len()).rev() {
         let record = &mut journal.state.fixes[at];
         if record.boot_id == boot {
-            all.extend(put_back(system, record, force));
+            undone.extend(put_back(system, record, force));
         } else {
             let title = record.title.clone();
             let gone = |entry| Put { title: title.clone(), entry, outcome: UndoResult::Booted };
-            all.extend(record.changes.drain(..).map(gone));
+            undone.extend(record.changes.drain(..).map(gone));
         }
         if record.changes.is_empty() {
             journal.state.fixes.remove(at);
@@ -61,7 +61,7 @@ pub fn undo<S: Store>(system: &mut dyn System, journal: &mut Journal<S>, force: 
         // Once a fix: until then an entry that is back already does no harm.
         journal.save()?;
     }
-    Ok(all)
+    Ok(undone)
 }
 
 /// Puts back one fix; what is left stays in the record.

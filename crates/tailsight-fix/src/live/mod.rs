@@ -68,7 +68,7 @@ impl System for Live {
     }
 
     fn read(&self, place: &Place) -> Result<Option<String>, Error> {
-        let found = match place {
+        let read_value = match place {
             Place::Thread { attribute, pid, thread, .. } => match self.is(place) {
                 true => thread::read(*attribute, *pid, *thread),
                 false => return Ok(None),
@@ -82,7 +82,7 @@ impl System for Live {
                 namespace::within(*netns, move || device::read(&device, setting))
             }
         };
-        match found {
+        match read_value {
             Ok(value) => Ok(Some(value)),
             Err(e) if is_gone(&e) => Ok(None),
             Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
@@ -148,9 +148,9 @@ fn task(stat: &Stat) -> Option<Task> {
 
 fn numbers(folder: &str) -> Vec<u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut all: Vec<u32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
-    all.sort_unstable();
-    all
+    let mut ids: Vec<u32> = entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    ids
 }
 
 /// A path that fixes may read and write.
@@ -182,9 +182,9 @@ mod tests {
     #[test]
     fn a_thread_that_is_bound_by_the_kernel_is_known() {
         let line = |flags: u64| format!("42 (a) b (c)) S 7 42 42 0 -1 {flags} 100 0 0 0 1 2 0 0 20 0 1 0 8812 0 0");
-        let of = |flags| task(&Stat::parse(line(flags)).unwrap()).unwrap();
-        assert_eq!(of(69_238_880), Task { started: 8812, comm: "a) b (c)".into(), bound: true });
-        assert!(!of(0).bound && task(&Stat::parse("42 (a) S 1").unwrap()).is_none());
+        let task_with = |flags| task(&Stat::parse(line(flags)).unwrap()).unwrap();
+        assert_eq!(task_with(69_238_880), Task { started: 8812, comm: "a) b (c)".into(), bound: true });
+        assert!(!task_with(0).bound && task(&Stat::parse("42 (a) S 1").unwrap()).is_none());
     }
 
     #[test]

@@ -60,12 +60,12 @@ fn check(rc: libc::c_int) -> io::Result<libc::c_int> {
 
 fn policy(thread: u32) -> io::Result<String> {
     // SAFETY: sched_getscheduler takes a plain number.
-    let found = check(unsafe { libc::sched_getscheduler(thread as libc::pid_t) })?;
+    let policy = check(unsafe { libc::sched_getscheduler(thread as libc::pid_t) })?;
     let mut param = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel fills the structure, which lives through the call.
     check(unsafe { libc::sched_getparam(thread as libc::pid_t, &raw mut param) })?;
-    let reset = if found & RESET_ON_FORK != 0 { " reset-on-fork" } else { "" };
-    let number = found & !RESET_ON_FORK;
+    let reset = if policy & RESET_ON_FORK != 0 { " reset-on-fork" } else { "" };
+    let number = policy & !RESET_ON_FORK;
     let name = POLICIES.iter().find(|(n, _)| *n == number).map(|(_, name)| *name);
     Ok(match name {
         Some(name) => format!("{name} {}{reset}", param.sched_priority),
@@ -102,8 +102,8 @@ fn cores(thread: u32) -> io::Result<BTreeSet<u32>> {
         )
     };
     check(rc)?;
-    let all = 0..(CORE_WORDS * 64) as u32;
-    Ok(all.filter(|c| words[(c / 64) as usize] >> (c % 64) & 1 == 1).collect())
+    let cores = 0..(CORE_WORDS * 64) as u32;
+    Ok(cores.filter(|c| words[(c / 64) as usize] >> (c % 64) & 1 == 1).collect())
 }
 
 fn set_cores(thread: u32, cores: &BTreeSet<u32>) -> io::Result<()> {
@@ -121,9 +121,9 @@ fn set_cores(thread: u32, cores: &BTreeSet<u32>) -> io::Result<()> {
 
 fn disk_priority(thread: u32) -> io::Result<String> {
     // SAFETY: ioprio_get takes plain numbers.
-    let found = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread) };
-    let found = u32::try_from(found).map_err(|_| io::Error::last_os_error())?;
-    let (class, level) = (found >> DISK_CLASS_SHIFT, found & ((1 << DISK_CLASS_SHIFT) - 1));
+    let returned = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, thread) };
+    let priority = u32::try_from(returned).map_err(|_| io::Error::last_os_error())?;
+    let (class, level) = (priority >> DISK_CLASS_SHIFT, priority & ((1 << DISK_CLASS_SHIFT) - 1));
     Ok(match DISK_CLASSES.get(class as usize) {
         // Of these two the level means nothing, and the first may not be set with one.
         Some(name @ (&"none" | &"idle")) => (*name).to_owned(),

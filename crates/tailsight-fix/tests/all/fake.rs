@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 
-use tailsight_fix::{Attribute, Error, Identity, Known, Place, Setting, State, Store, System, Task};
+use tailsight_fix::{Attribute, Error, Identity, Origin, Place, Setting, State, Store, System, Task};
 use tailsight_host::cgroup::Groups;
 
 /// The boot of every fake host unless a test says another.
@@ -112,11 +112,11 @@ impl Fake {
     }
 
     /// What a run of this host knows.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> Origin {
         let leader = |(&(pid, tid), t): (&(u32, u32), &Thread)| {
             (pid == tid).then(|| Identity { pid, started: t.started, comm: t.comm.clone() })
         };
-        Known { boot_id: self.boot.clone(), processes: self.threads.iter().filter_map(leader).collect() }
+        Origin { boot_id: self.boot.clone(), processes: self.threads.iter().filter_map(leader).collect() }
     }
 
     /// Every value, to be compared.
@@ -131,8 +131,8 @@ impl Fake {
     fn found(&self, place: &Place) -> Option<&String> {
         match place {
             Place::Thread { attribute, pid, thread, started, .. } => {
-                let found = self.threads.get(&(*pid, *thread)).filter(|t| t.started == *started)?;
-                found.values.get(attribute)
+                let task = self.threads.get(&(*pid, *thread)).filter(|t| t.started == *started)?;
+                task.values.get(attribute)
             }
             Place::File { path, .. } => self.files.get(path),
             Place::Device { setting, .. } => self.device.get(setting),
@@ -148,9 +148,9 @@ impl System for Fake {
         self.ticks
     }
     fn processes(&self) -> Vec<u32> {
-        let mut all: Vec<u32> = self.threads.keys().map(|(pid, _)| *pid).collect();
-        all.dedup();
-        all
+        let mut pids: Vec<u32> = self.threads.keys().map(|(pid, _)| *pid).collect();
+        pids.dedup();
+        pids
     }
     fn threads(&self, pid: u32) -> Vec<u32> {
         self.threads.keys().filter(|(p, _)| *p == pid).map(|(_, tid)| *tid).collect()

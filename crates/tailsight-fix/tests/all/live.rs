@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-use tailsight_fix::{About, Change, FileStore, Identity, Known, Limit, Live, System, apply, plan, undo};
+use tailsight_fix::{About, Change, FileStore, Identity, Limit, Live, Origin, System, apply, plan, undo};
 use tailsight_testing::{skip, skip_part};
 
 /// A process of the test's own, ended with it.
@@ -19,12 +19,12 @@ impl Sleeper {
         self.0.id()
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> Origin {
         // The name is the program's after the exec.
         for _ in 0..500 {
             if let Some(task) = Live.task(self.pid(), self.pid()).filter(|t| t.comm == "sleep") {
                 let processes = vec![Identity { pid: self.pid(), started: task.started, comm: task.comm }];
-                return Known { boot_id: Live.boot_id(), processes };
+                return Origin { boot_id: Live.boot_id(), processes };
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
@@ -49,7 +49,7 @@ fn out(program: &str, args: &[&str]) -> String {
 }
 
 /// Applies, compares with what `value` says, undoes from the file, compares again.
-fn there_and_back(known: &Known, change: Change, value: impl Fn() -> String, changed: &str) {
+fn there_and_back(known: &Origin, change: Change, value: impl Fn() -> String, changed: &str) {
     let folder = tempfile::tempdir().unwrap();
     let before = value();
     assert_ne!(before, changed, "nothing to change");
@@ -78,10 +78,10 @@ fn cores_of_a_process() {
         return;
     }
     let sleeper = Sleeper::new();
-    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let (recorded, pid) = (sleeper.known(), sleeper.pid());
     let value = || out("taskset", &["-cp", &pid.to_string()]).rsplit(": ").next().unwrap().to_owned();
     let last = value().rsplit([',', '-']).next().unwrap().to_owned();
-    there_and_back(&known, Change::Pin { pids: vec![pid], cpus: last.clone() }, value, &last);
+    there_and_back(&recorded, Change::Pin { pids: vec![pid], cpus: last.clone() }, value, &last);
 }
 
 #[test]
@@ -91,25 +91,25 @@ fn policy_and_disk_priority_of_a_process() {
         return;
     }
     let sleeper = Sleeper::new();
-    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let (recorded, pid) = (sleeper.known(), sleeper.pid());
     let id = pid.to_string();
     assert!(Command::new("chrt").args(["-b", "-p", "0", &id]).status().unwrap().success());
     let policy = || out("chrt", &["-p", &id]).replace(&format!("pid {id}'s current scheduling "), "");
     let first = "policy: SCHED_FIFO\npriority: 1";
-    there_and_back(&known, Change::RealTime { pids: vec![pid] }, policy, first);
+    there_and_back(&recorded, Change::RealTime { pids: vec![pid] }, policy, first);
     assert_eq!(policy(), "policy: SCHED_BATCH\npriority: 0");
     let disk = || out("ionice", &["-p", &id]);
-    there_and_back(&known, Change::DiskFirst { pids: vec![pid] }, disk, "realtime: prio 4");
+    there_and_back(&recorded, Change::DiskFirst { pids: vec![pid] }, disk, "realtime: prio 4");
     // A process that had one of its own.
     assert!(Command::new("ionice").args(["-c", "2", "-n", "6", "-p", &id]).status().unwrap().success());
-    there_and_back(&known, Change::DiskFirst { pids: vec![pid] }, disk, "realtime: prio 4");
+    there_and_back(&recorded, Change::DiskFirst { pids: vec![pid] }, disk, "realtime: prio 4");
     assert_eq!(disk(), "best-effort: prio 6");
 }
 
 #[test]
 fn a_stopped_process_goes_on_and_is_stopped_again() {
     let sleeper = Sleeper::new();
-    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let (recorded, pid) = (sleeper.known(), sleeper.pid());
     // SAFETY: the process is a child of this one.
     assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGSTOP) }, 0);
     let state = || {
@@ -121,14 +121,14 @@ fn a_stopped_process_goes_on_and_is_stopped_again() {
     while state() != "stopped" {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    there_and_back(&known, Change::Continue { pids: vec![pid] }, state, "running");
+    there_and_back(&recorded, Change::Continue { pids: vec![pid] }, state, "running");
 }
 
 /// A process that ended is no error of an undo, and its id's next owner is not touched.
 #[test]
 fn an_undo_after_the_process_ended_leaves_an_empty_file() {
     let sleeper = Sleeper::new();
-    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let (recorded, pid) = (sleeper.known(), sleeper.pid());
     let cores = out("nproc", &["--all"]);
     if cores == "1" {
         skip("needs two cores");
@@ -137,13 +137,13 @@ fn an_undo_after_the_process_ended_leaves_an_empty_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = FileStore::open(folder.path()).unwrap();
     let changes = [Change::Pin { pids: vec![pid], cpus: "0".into() }];
-    let made = plan(&Live, &changes, &known).unwrap();
-    apply(&mut Live, &mut journal, &made, (&changes, &known), About::default()).unwrap();
+    let made = plan(&Live, &changes, &recorded).unwrap();
+    apply(&mut Live, &mut journal, &made, (&changes, &recorded), About::default()).unwrap();
     drop(sleeper);
     let puts = undo(&mut Live, &mut journal, false).unwrap();
     assert!(matches!(puts[0].outcome, tailsight_fix::UndoResult::Gone), "{puts:?}");
     assert!(FileStore::look(folder.path()).unwrap().fixes.is_empty());
-    assert!(plan(&Live, &changes, &known).is_err(), "it does not run any more");
+    assert!(plan(&Live, &changes, &recorded).is_err(), "it does not run any more");
 }
 
 /// Of a network namespace of the test's own: its kernel parameters and its devices' files, whose undo finds the namespace
@@ -157,7 +157,7 @@ fn settings_of_another_network_namespace() {
     }
     let child = Command::new("unshare").args(["-n", "sh", "-c", script]).spawn().expect("unshare");
     let sleeper = Sleeper(child);
-    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let (recorded, pid) = (sleeper.known(), sleeper.pid());
     let inside = |what: &str| {
         let script = format!("mount -t sysfs sysfs /sys && {what}");
         out("nsenter", &["-t", &pid.to_string(), "-n", "unshare", "-m", "sh", "-c", &script])
@@ -165,7 +165,7 @@ fn settings_of_another_network_namespace() {
     let here = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap();
     inside("sysctl -q -w net.ipv4.tcp_fastopen=2");
     let change = Change::Sysctl { key: "net.ipv4.tcp_fastopen".into(), value: "3".into(), netns: Some(pid) };
-    there_and_back(&known, change, || inside("sysctl -n net.ipv4.tcp_fastopen"), "3");
+    there_and_back(&recorded, change, || inside("sysctl -n net.ipv4.tcp_fastopen"), "3");
     assert_eq!(std::fs::read_to_string("/proc/sys/net/ipv4/tcp_fastopen").unwrap(), here, "this namespace's stays");
 
     let queue = "/sys/class/net/tsfix0/queues/rx-0/rps_cpus";
@@ -178,10 +178,10 @@ fn settings_of_another_network_namespace() {
         value: "1".into(),
         netns: Some(pid),
     };
-    there_and_back(&known, rps, mask, "1");
+    there_and_back(&recorded, rps, mask, "1");
     // A veth holds no interrupts back: that is said, not guessed.
     let coalescing = [Change::Coalescing { device: "tsfix0".into(), netns: Some(pid) }];
-    let error = plan(&Live, &coalescing, &known).unwrap_err().to_string();
+    let error = plan(&Live, &coalescing, &recorded).unwrap_err().to_string();
     assert_eq!(error, "adaptive-rx of tsfix0: the driver does not have this setting");
 
     // Another process in the namespace, and the first one ends.
@@ -191,8 +191,8 @@ fn settings_of_another_network_namespace() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = FileStore::open(folder.path()).unwrap();
     let changes = [Change::Sysctl { key: "net.ipv4.tcp_fastopen".into(), value: "3".into(), netns: Some(pid) }];
-    let made = plan(&Live, &changes, &known).unwrap();
-    apply(&mut Live, &mut journal, &made, (&changes, &known), About::default()).unwrap();
+    let made = plan(&Live, &changes, &recorded).unwrap();
+    apply(&mut Live, &mut journal, &made, (&changes, &recorded), About::default()).unwrap();
     drop(sleeper);
     let read = || out("nsenter", &["-t", &second.pid().to_string(), "-n", "sysctl", "-n", "net.ipv4.tcp_fastopen"]);
     assert_eq!(read(), "3");
@@ -208,7 +208,7 @@ fn limits_of_a_control_group() {
         return;
     }
     let sleeper = Sleeper::new();
-    let (known, pid) = (sleeper.known(), sleeper.pid());
+    let (recorded, pid) = (sleeper.known(), sleeper.pid());
     let pids = vec![pid];
     let quota = || Change::NoLimit { pids: vec![pid], limit: Limit::CpuQuota };
     let high = || Change::NoLimit { pids: vec![pid], limit: Limit::MemoryHigh };
@@ -233,7 +233,7 @@ fn limits_of_a_control_group() {
         }
         let read = || std::fs::read_to_string(group.0.join(file)).expect(file).trim().to_owned();
         std::fs::write(group.0.join(file), value).expect(file);
-        there_and_back(&known, change, read, free);
+        there_and_back(&recorded, change, read, free);
         assert_eq!(read(), value);
     }
 }

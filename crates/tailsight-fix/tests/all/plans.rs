@@ -144,26 +144,26 @@ fn what_is_left_out_is_said() {
 #[test]
 fn processes_are_those_of_the_run_or_nobody() {
     let fake = Fake::host();
-    let known = fake.known();
+    let recorded = fake.known();
     let refused = |fake: &Fake, known, change| plan(fake, &[change], known).expect_err("refused").to_string();
 
     let mut reused = fake.clone();
     reused.thread(41, 41).started = 5_000;
-    assert!(refused(&reused, &known, pin(&[41], "1")).contains("no longer the memcached"));
+    assert!(refused(&reused, &recorded, pin(&[41], "1")).contains("no longer the memcached"));
     let mut other_program = fake.clone();
     other_program.thread(41, 41).comm = "sh".into();
-    assert!(refused(&other_program, &known, pin(&[41], "1")).contains("but sh"), "an exec keeps id and start");
+    assert!(refused(&other_program, &recorded, pin(&[41], "1")).contains("but sh"), "an exec keeps id and start");
     let mut ended = fake.clone();
     ended.threads.retain(|(pid, _), _| *pid != 41);
-    assert!(refused(&ended, &known, pin(&[41], "1")).contains("process 41 (memcached) no longer runs"));
-    assert!(refused(&fake, &known, pin(&[77], "1")).contains("process 77 no longer runs"), "not of the run");
+    assert!(refused(&ended, &recorded, pin(&[41], "1")).contains("process 41 (memcached) no longer runs"));
+    assert!(refused(&fake, &recorded, pin(&[77], "1")).contains("process 77 no longer runs"), "not of the run");
     let mut booted = fake.clone();
     booted.boot = "another".into();
     let sysctl = Change::Sysctl { key: "vm.swappiness".into(), value: "1".into(), netns: None };
-    assert!(refused(&booted, &known, sysctl.clone()).contains("another host or before the last boot"));
+    assert!(refused(&booted, &recorded, sysctl.clone()).contains("another host or before the last boot"));
     assert!(refused(&fake, &Default::default(), sysctl).contains("older version"));
     // Of several, those that are left.
-    let some = plan(&ended, &[pin(&[41, 50], "0")], &known).unwrap();
+    let some = plan(&ended, &[pin(&[41, 50], "0")], &recorded).unwrap();
     assert_eq!((some.writes().count(), some.notes.len()), (2, 1), "{some:?}");
 }
 
@@ -193,9 +193,9 @@ fn a_host_without_the_setting_says_so() {
 fn threads_that_began_in_between_are_put_back_too() {
     let mut fake = Fake::host();
     let changes = [pin(&[41], "1")];
-    let (known, mut journal) = (fake.known(), journal());
-    let plan = plan(&fake, &changes, &known).unwrap();
-    let applied = apply(&mut fake, &mut journal, &plan, (&changes, &known), about()).unwrap();
+    let (recorded, mut journal) = (fake.known(), journal());
+    let plan = plan(&fake, &changes, &recorded).unwrap();
+    let applied = apply(&mut fake, &mut journal, &plan, (&changes, &recorded), about()).unwrap();
     assert_eq!((applied.changed, journal.state.changed()), (2, 2), "thread 43 was there already");
     fake.threads.insert((41, 44), Thread::new("mc-worker", 10_500, "batch 0", "1"));
     fake.threads.insert((41, 45), Thread::new("mc-worker", 10_600, "batch 0", "2"));
@@ -213,9 +213,9 @@ fn an_older_thread_of_another_name_is_left_alone() {
     let mut fake = Fake::host();
     fake.thread(41, 41).values.insert(Attribute::Cores, "2".into());
     let changes = [Change::PinNamed { comm: "mc-worker".into(), seen: vec![], cpus: "2".into() }];
-    let (known, mut journal, before) = (fake.known(), journal(), fake.values());
-    let plan = plan(&fake, &changes, &known).unwrap();
-    apply(&mut fake, &mut journal, &plan, (&changes, &known), about()).unwrap();
+    let (recorded, mut journal, before) = (fake.known(), journal(), fake.values());
+    let plan = plan(&fake, &changes, &recorded).unwrap();
+    apply(&mut fake, &mut journal, &plan, (&changes, &recorded), about()).unwrap();
     undo(&mut fake, &mut journal, false).unwrap();
     assert!(fake.values() == before);
 }
@@ -235,10 +235,10 @@ fn outcomes(fake: &mut Fake, journal: &mut Journal<Disk>, force: bool) -> Vec<St
 }
 
 fn applied(fake: &mut Fake, change: Change) -> Journal<Disk> {
-    let (known, mut journal) = (fake.known(), journal());
+    let (recorded, mut journal) = (fake.known(), journal());
     let changes = [change];
-    let plan = plan(fake, &changes, &known).unwrap();
-    apply(fake, &mut journal, &plan, (&changes, &known), about()).unwrap();
+    let plan = plan(fake, &changes, &recorded).unwrap();
+    apply(fake, &mut journal, &plan, (&changes, &recorded), about()).unwrap();
     journal
 }
 
@@ -288,9 +288,9 @@ fn fixes_over_each_other_come_off_in_reverse() {
     let before = fake.values();
     let mut journal = applied(&mut fake, pin(&[41], "1"));
     for change in [pin(&[41], "2"), Change::RealTime { pids: vec![41] }] {
-        let (known, changes) = (fake.known(), [change]);
-        let plan = plan(&fake, &changes, &known).unwrap();
-        apply(&mut fake, &mut journal, &plan, (&changes, &known), about()).unwrap();
+        let (recorded, changes) = (fake.known(), [change]);
+        let plan = plan(&fake, &changes, &recorded).unwrap();
+        apply(&mut fake, &mut journal, &plan, (&changes, &recorded), about()).unwrap();
     }
     assert_eq!(journal.state.fixes.len(), 3);
     undo(&mut fake, &mut journal, false).unwrap();
@@ -300,10 +300,10 @@ fn fixes_over_each_other_come_off_in_reverse() {
 #[test]
 fn a_refused_write_takes_back_what_was_done() {
     let mut fake = Fake { fails_at: Some(1), ..Fake::host() };
-    let (before, known, mut journal) = (fake.values(), fake.known(), journal());
+    let (before, recorded, mut journal) = (fake.values(), fake.known(), journal());
     let changes = [Change::Coalescing { device: "eth0".into(), netns: None }];
-    let made = plan(&fake, &changes, &known).unwrap();
-    let error = apply(&mut fake, &mut journal, &made, (&changes, &known), about()).unwrap_err();
+    let made = plan(&fake, &changes, &recorded).unwrap();
+    let error = apply(&mut fake, &mut journal, &made, (&changes, &recorded), about()).unwrap_err();
     assert!(matches!(&error, Error::RolledBack { left: 0, .. }), "{error}");
     assert!(
         error.to_string().contains("rx-usecs of eth0") && error.to_string().contains("nothing is changed"),
@@ -316,16 +316,16 @@ fn a_refused_write_takes_back_what_was_done() {
     let mut fake = Fake::host();
     fake.altered.insert("/proc/sys/vm/swappiness".into(), "7".into());
     let changes = [Change::Sysctl { key: "vm.swappiness".into(), value: "1".into(), netns: None }];
-    let made = plan(&fake, &changes, &known).unwrap();
-    let error = apply(&mut fake, &mut journal, &made, (&changes, &known), about()).unwrap_err().to_string();
+    let made = plan(&fake, &changes, &recorded).unwrap();
+    let error = apply(&mut fake, &mut journal, &made, (&changes, &recorded), about()).unwrap_err().to_string();
     assert!(error.contains("reads back as 7"), "{error}");
 
     // What was shown is what is changed.
     let mut fake = Fake::host();
-    let made = plan(&fake, &changes, &known).unwrap();
+    let made = plan(&fake, &changes, &recorded).unwrap();
     fake.files.insert("/proc/sys/vm/swappiness".into(), "30".into());
     let mut journal = self::journal();
-    let error = apply(&mut fake, &mut journal, &made, (&changes, &known), about()).unwrap_err().to_string();
+    let error = apply(&mut fake, &mut journal, &made, (&changes, &recorded), about()).unwrap_err().to_string();
     assert!(error.contains("changed from 60 to 30 since the fix was shown"), "{error}");
     assert_eq!((fake.files["/proc/sys/vm/swappiness"].as_str(), journal.state), ("30", State::default()));
 }
@@ -333,9 +333,9 @@ fn a_refused_write_takes_back_what_was_done() {
 #[test]
 fn without_rights_nothing_is_begun_and_it_says_who_may() {
     let mut fake = Fake { denied: true, ..Fake::host() };
-    let (known, mut journal, changes) = (fake.known(), journal(), [pin(&[41], "1")]);
-    let made = plan(&fake, &changes, &known).unwrap();
-    let error = apply(&mut fake, &mut journal, &made, (&changes, &known), about()).unwrap_err();
+    let (recorded, mut journal, changes) = (fake.known(), journal(), [pin(&[41], "1")]);
+    let made = plan(&fake, &changes, &recorded).unwrap();
+    let error = apply(&mut fake, &mut journal, &made, (&changes, &recorded), about()).unwrap_err();
     assert!(error.is_denied() && error.to_string().contains("run it as root"), "{error}");
     assert_eq!(
         tailsight_units::chain(&error).matches("permission denied").count(),
@@ -350,11 +350,11 @@ fn without_rights_nothing_is_begun_and_it_says_who_may() {
 #[test]
 fn what_cannot_be_kept_is_not_done() {
     let mut fake = Fake::host();
-    let (before, known) = (fake.values(), fake.known());
+    let (before, recorded) = (fake.values(), fake.known());
     let mut journal = Journal { state: State::default(), store: Disk { fails_at: Some(0), ..Disk::default() } };
     let changes = [pin(&[41], "1")];
-    let made = plan(&fake, &changes, &known).unwrap();
-    assert!(apply(&mut fake, &mut journal, &made, (&changes, &known), about()).is_err());
+    let made = plan(&fake, &changes, &recorded).unwrap();
+    assert!(apply(&mut fake, &mut journal, &made, (&changes, &recorded), about()).is_err());
     assert!(fake.values() == before);
     assert_eq!(fake.writes, 0);
 }

@@ -59,11 +59,11 @@ fn host() -> impl Strategy<Value = Fake> {
 /// Applies one after the other, as far as they go; each is a fix of its own.
 fn apply_all(fake: &mut Fake, journal: &mut Journal<Disk>, fixes: &[Vec<Change>]) {
     for changes in fixes {
-        let known = fake.known();
-        if let Ok(plan) = plan(fake, changes, &known) {
+        let recorded = fake.known();
+        if let Ok(plan) = plan(fake, changes, &recorded) {
             let about = About { title: "t".into(), run: "r".into(), when: "w".into() };
             let before = fake.values();
-            let result = apply(fake, journal, &plan, (changes, &known), about);
+            let result = apply(fake, journal, &plan, (changes, &recorded), about);
             // All of it or none of it, while there is somebody to take it back.
             assert!(result.is_ok() || !fake.alive.get() || fake.values() == before, "{result:?}");
         }

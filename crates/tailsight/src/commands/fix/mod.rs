@@ -11,7 +11,7 @@ use serde::Serialize;
 use tailsight_diagnose::model::{self, Action, Cause};
 use tailsight_diagnose::{Diagnosis, Titled};
 use tailsight_fix::{
-    About, Applied, Error, FileStore, Identity, Known, Live, Place, Plan, Put, System, UndoResult, default_folder,
+    About, Applied, Error, FileStore, Identity, Live, Origin, Place, Plan, Put, System, UndoResult, default_folder,
 };
 use tailsight_trace::RunMeta;
 use tailsight_units::Untrusted;
@@ -76,9 +76,9 @@ fn of_run(args: &Fix) -> anyhow::Result<Exit> {
 }
 
 /// What the run knows of where it was recorded.
-fn known(meta: &RunMeta) -> Known {
+fn known(meta: &RunMeta) -> Origin {
     let one = |p: &tailsight_trace::meta::Process| Identity { pid: p.pid, started: p.started, comm: p.comm.clone() };
-    Known { boot_id: meta.host.boot_id.clone(), processes: meta.target.processes.iter().map(one).collect() }
+    Origin { boot_id: meta.host.boot_id.clone(), processes: meta.target.processes.iter().map(one).collect() }
 }
 
 /// The fixes with the cause that each is first named for, by their numbers.
@@ -110,7 +110,7 @@ fn name(cause: &Cause) -> String {
     if title == cause.category.as_str() { title } else { format!("{title} ({})", cause.category) }
 }
 
-fn list(d: &Diagnosis, known: &Known, as_json: bool) -> anyhow::Result<Exit> {
+fn list(d: &Diagnosis, known: &Origin, as_json: bool) -> anyhow::Result<Exit> {
     let numbered = numbered(d);
     if as_json {
         json::list(d, &numbered, &by_hand(d), |action| here(action, known))?;
@@ -188,7 +188,7 @@ pub struct Here {
     text: String,
 }
 
-fn here(action: &Action, known: &Known) -> Here {
+fn here(action: &Action, known: &Origin) -> Here {
     match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => {
             let n = plan.writes().count();
@@ -209,7 +209,7 @@ fn values(n: usize) -> String {
     format!("{n} value{}", if n == 1 { "" } else { "s" })
 }
 
-fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Known, args: &Fix) -> anyhow::Result<Exit> {
+fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Origin, args: &Fix) -> anyhow::Result<Exit> {
     let say = |text: &str| if args.json { Ok(()) } else { terminal::print(text) };
     let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
         Ok(plan) => plan,
