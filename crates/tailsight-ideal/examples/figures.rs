@@ -17,7 +17,7 @@ type Anyhow<T> = Result<T, Box<dyn Error>>;
 const SERVICE_NS: f64 = 50_000.0;
 const REQUESTS: usize = 10_000_000;
 /// The share of requests at which the curves end.
-const LEAST: f64 = 1e-4;
+const LEAST_SHARE: f64 = 1e-4;
 
 /// A line: its name, its model, its discipline.
 type Line = (&'static str, String, &'static str);
@@ -116,7 +116,7 @@ fn figure(dir: &Path, number: u32, title: &str, lines: &[Line], most_us: f64) ->
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.0..most_us, (LEAST..1.0).log_scale())?;
+        .build_cartesian_2d(0.0..most_us, (LEAST_SHARE..1.0).log_scale())?;
     chart
         .configure_mesh()
         .x_desc("latency, us (50 us of it service)")
@@ -135,9 +135,9 @@ fn figure(dir: &Path, number: u32, title: &str, lines: &[Line], most_us: f64) ->
         })?;
         let colour = Palette99::pick(i).mix(1.0);
         let points = prediction.ccdf.iter().map(|(units, above)| (units * SERVICE_NS / 1e3, *above));
-        let seen = points.filter(|(us, above)| *us <= most_us && *above >= LEAST);
+        let drawn = points.filter(|(us, above)| *us <= most_us && *above >= LEAST_SHARE);
         chart
-            .draw_series(LineSeries::new(seen, colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(drawn, colour.stroke_width(2)))?
             .label(*name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
         predictions.push(prediction);

@@ -15,7 +15,7 @@ use tailsight_diagnose::estimate::counted;
 pub(super) type Around = BTreeMap<u16, u64>;
 
 /// So many messages with handlers, and so many without, tell what one costs.
-const FEWEST: usize = 10;
+const FEWEST_MESSAGES: usize = 10;
 /// Messages of each kind in the regression.
 const SAMPLE: usize = 500;
 
@@ -52,9 +52,9 @@ pub(super) fn around(lifetimes: &Lifetimes, seed: u64, mut cause: impl FnMut(Own
         }
     }
     let ids: Vec<u32> = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).map(|m| m.id).collect();
-    let of = |counts: &Vec<u32>| {
+    let slope = |counts: &Vec<u32>| {
         let (with, without): (Vec<u32>, Vec<u32>) = ids.iter().partition(|id| counts[**id as usize] > 0);
-        if with.len().min(without.len()) < FEWEST {
+        if with.len().min(without.len()) < FEWEST_MESSAGES {
             return None;
         }
         let some = |ids: &[u32]| ids.iter().copied().step_by(ids.len().div_ceil(SAMPLE)).collect::<Vec<u32>>();
@@ -65,7 +65,7 @@ pub(super) fn around(lifetimes: &Lifetimes, seed: u64, mut cause: impl FnMut(Own
             .collect();
         counted::slope(&points, seed).map(|(slope, _)| slope as u64)
     };
-    counts.iter().filter_map(|(cause, counts)| Some((*cause, of(counts)?))).collect()
+    counts.iter().filter_map(|(cause, counts)| Some((*cause, slope(counts)?))).collect()
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     /// Each handler of 2 us comes with 30 us of own work that messages without handlers do not have.
     #[test]
     fn what_comes_with_a_handler_is_found_and_nothing_where_nothing_comes() {
-        let found = |each: u64| {
+        let cost_of = |each: u64| {
             let owner = |frames: Vec<Frame>| Owner { context: Context::Own, frames };
             let owners = vec![owner(vec![]), owner(vec![Frame::Vector { which: 0 }])];
             let parts = |i: u32| {
@@ -90,10 +90,10 @@ mod tests {
                 [vec![], service, vec![]]
             };
             let n = 600;
-            let all: Vec<[Vec<Part>; 3]> = (0..n).map(parts).collect();
+            let parts_by_leg: Vec<[Vec<Part>; 3]> = (0..n).map(parts).collect();
             let message = |i: u32| {
                 let (begun, ns) =
-                    (1_000_000 * (u64::from(i) + 1), all[i as usize][1].iter().map(|p| p.ns).sum::<u64>());
+                    (1_000_000 * (u64::from(i) + 1), parts_by_leg[i as usize][1].iter().map(|p| p.ns).sum::<u64>());
                 Message {
                     id: i,
                     driver_ns: begun,
@@ -104,11 +104,11 @@ mod tests {
                 }
             };
             let messages: Vec<Message> = (0..n).map(message).collect();
-            let lifetimes = Lifetimes::from_parts("app", messages, vec![], owners, all.clone());
+            let lifetimes = Lifetimes::from_parts("app", messages, vec![], owners, parts_by_leg.clone());
             around(&lifetimes, 1, |owner| (owner == 1).then_some(4)).get(&4).copied()
         };
-        let each = found(30_000).expect("a cost");
+        let each = cost_of(30_000).expect("a cost");
         assert!((29_000..31_000).contains(&each), "{each}");
-        assert!(found(0).is_none_or(|each| each < 300), "{:?}", found(0));
+        assert!(cost_of(0).is_none_or(|each| each < 300), "{:?}", cost_of(0));
     }
 }

@@ -97,8 +97,8 @@ mod tests {
     fn the_load_at_which_a_curve_passes_the_limit_is_found() {
         let curve = |factor: f64| Ok((100.0 / (1.0 - factor / 10.0)) as u64);
         // 100 / (1 - f / 10) is 200 at f = 5.
-        let found = passes(9.99, 200, curve).unwrap().unwrap();
-        assert!((found / 5.0 - 1.0).abs() < 0.01, "{found}");
+        let rate = passes(9.99, 200, curve).unwrap().unwrap();
+        assert!((rate / 5.0 - 1.0).abs() < 0.01, "{rate}");
         assert_eq!(passes(9.99, 99, curve).unwrap(), None);
         let below = passes(9.99, 105, curve).unwrap().unwrap();
         assert!((below / 0.566 - 1.0).abs() < 0.02, "{below}");

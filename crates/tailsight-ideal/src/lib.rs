@@ -32,7 +32,7 @@ use tailsight_stats::quantile::name;
 use crate::queue::{Discipline, Percentile, Request, Server, Sorted, rng, simulate};
 pub use capacity::capacity;
 pub use error::Error;
-pub use fit::{Known, fit};
+pub use fit::{GivenParameters, fit};
 pub use of_diagnosis::{OfRun, fill, of_run, without};
 pub use peel::Named;
 pub use tailsight_diagnose::model::ideal::{Capacity, Fit, Inherent, Objective, OfDiagnosis, Queues, WhatIf};
@@ -131,9 +131,9 @@ fn served(messages: &[Message], fit: &Fit, discipline: Discipline, factor: f64) 
 /// When messages arrived, ns, in order.
 #[must_use]
 pub fn arrivals(messages: &[Message]) -> Vec<u64> {
-    let mut all: Vec<u64> = messages.iter().filter_map(arrival).collect();
-    all.sort_unstable();
-    all
+    let mut arrivals_ns: Vec<u64> = messages.iter().filter_map(arrival).collect();
+    arrivals_ns.sort_unstable();
+    arrivals_ns
 }
 
 /// When it arrived, as its legs have it.
@@ -150,10 +150,10 @@ pub fn ideal(
     run: &str,
     lifetimes: &Lifetimes,
     work: &Work,
-    known: &Known,
+    given: &GivenParameters,
     percentiles: &[f64],
 ) -> Result<Ideal, Error> {
-    let model = fit(lifetimes, work, known)?;
+    let model = fit(lifetimes, work, given)?;
     let by_id = latencies(&lifetimes.messages, &model)?;
     // The same messages on both sides.
     let pairs: Vec<(u64, u64)> = (lifetimes.messages.iter().zip(&by_id))
@@ -174,8 +174,8 @@ pub fn ideal(
     let one_queue_ns = match model.queues {
         Queues::One => None,
         Queues::OneAWorker => {
-            let all = served(&lifetimes.messages, &model, Discipline::Fifo, 1.0)?;
-            let complete = lifetimes.messages.iter().zip(all).filter(|(m, _)| m.latency(Leg::Total).is_some());
+            let served_ns = served(&lifetimes.messages, &model, Discipline::Fifo, 1.0)?;
+            let complete = lifetimes.messages.iter().zip(served_ns).filter(|(m, _)| m.latency(Leg::Total).is_some());
             Some(keyed(&Sorted::new(complete.filter_map(|(_, ns)| ns).collect()), percentiles))
         }
     };

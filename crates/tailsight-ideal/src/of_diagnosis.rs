@@ -14,7 +14,7 @@ use tailsight_lifetime::{Analysis, Leg, Lifetimes};
 
 use super::peel::Named;
 use super::what_if::WhatIf;
-use super::{Fit, Known, fit, inherent, keyed, latencies};
+use super::{Fit, GivenParameters, fit, inherent, keyed, latencies};
 use crate::Error;
 use tailsight_diagnose::CauseOf;
 use tailsight_diagnose::cohorts::focus::{percentiles, ranks};
@@ -47,7 +47,7 @@ impl OfRun {
 /// Asks the ideal server of a run, whose work is `work`; it takes no diagnosis. `None` where no queue fits.
 pub fn of_run(analysis: &Analysis, work: &Work) -> Option<OfRun> {
     let messages = &analysis.lifetimes.messages;
-    let model = fit(&analysis.lifetimes, work, &Known::default()).ok()?;
+    let model = fit(&analysis.lifetimes, work, &GivenParameters::default()).ok()?;
     let by_id = latencies(messages, &model).ok()?;
     // Nearly all of them: a list that grows is copied.
     let mut complete: Vec<(u64, u32)> = Vec::with_capacity(messages.len());
@@ -66,16 +66,17 @@ pub fn fill(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, of
     }
     let OfRun { model, by_id, mut complete, ideal_ns } = of_run;
     let inherent = |of: &[(u64, u32)]| inherent(of.iter().copied(), &by_id);
-    let all = inherent(&complete);
+    let overall = inherent(&complete);
     let of_focus = ranks(complete.len(), (diagnosis.focus.from, diagnosis.focus.to));
     let focus = inherent(between_ranks(&mut complete, of_focus));
-    let (Some(focus), Some(all)) = (focus, all) else { return };
+    let (Some(focus), Some(overall)) = (focus, overall) else { return };
     diagnosis.ideal_ns = Some(ideal_ns);
     let excess = Some(focus.excess_ns).filter(|ns| *ns > 0);
     for cause in &mut diagnosis.causes {
         cause.of_excess = excess.map(|ns| cause.deviation_ns as f64 / ns as f64);
     }
-    let mut said = OfDiagnosis { model, focus, all, replayed_ns: BTreeMap::new(), what_if: Vec::new(), capacity: None };
+    let mut said =
+        OfDiagnosis { model, focus, all: overall, replayed_ns: BTreeMap::new(), what_if: Vec::new(), capacity: None };
     if diagnosis.more.is_some() {
         what_ifs(diagnosis, analysis, causes, &mut said);
     }
@@ -105,9 +106,9 @@ pub fn without(
     names: &[Named],
 ) -> Result<(Lifetimes, Without), Error> {
     let wanted = WhatIf::named(&diagnosis.causes, names)?;
-    let model = fit(&analysis.lifetimes, &analysis.work(), &Known::default())?;
+    let model = fit(&analysis.lifetimes, &analysis.work(), &GivenParameters::default())?;
     let replay = WhatIf::new(&diagnosis.causes, &wanted, causes, analysis, &model, &PERCENTILES);
-    let found = replay.without(&wanted);
+    let prediction = replay.without(&wanted);
     let out = |i: &usize| {
         let Cause { category, name, role, share, .. } = &diagnosis.causes[*i];
         TakenOut { category: *category, name: name.clone(), role: *role, share: *share }
@@ -115,8 +116,8 @@ pub fn without(
     let said = Without {
         causes: wanted.iter().map(out).collect(),
         measured_ns: diagnosis.latency_ns.clone(),
-        latency_ns: found.latency_ns,
-        ci95_ns: found.ci95_ns,
+        latency_ns: prediction.latency_ns,
+        ci95_ns: prediction.ci95_ns,
     };
     Ok((replay.peeled(&analysis.lifetimes, &wanted), said))
 }
@@ -124,13 +125,13 @@ pub fn without(
 /// Serves the messages again without each cause.
 fn what_ifs(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
     let can = |cause: &Cause| WhatIf::can(cause) && cause.share >= LEAST_SHARE;
-    let all = diagnosis.causes.iter().enumerate();
-    let wanted: Vec<usize> = all.filter(|(_, cause)| can(cause)).map(|(i, _)| i).collect();
+    let numbered = diagnosis.causes.iter().enumerate();
+    let wanted: Vec<usize> = numbered.filter(|(_, cause)| can(cause)).map(|(i, _)| i).collect();
     let replay = WhatIf::new(&diagnosis.causes, &wanted, causes, analysis, &said.model, &PERCENTILES);
     said.replayed_ns = keyed(&Sorted::new(replay.replayed().to_vec()), &PERCENTILES);
-    let found: Vec<_> = wanted.par_iter().map(|i| (*i, replay.without(&[*i]))).collect();
+    let predictions: Vec<_> = wanted.par_iter().map(|i| (*i, replay.without(&[*i]))).collect();
     drop(replay);
-    for (i, without) in found {
+    for (i, without) in predictions {
         let cause = &mut diagnosis.causes[i];
         cause.what_if = Some(without.latency_ns.clone());
         said.what_if.push(Said {
@@ -151,14 +152,14 @@ mod tests {
     #[test]
     fn the_messages_between_two_ranks_are_those_of_the_sorted_list() {
         // Latencies that come twice, in an order that is none.
-        let all: Vec<(u64, u32)> = (0..60).map(|id| (u64::from(id * 37 % 30), id)).collect();
-        let mut sorted = all.clone();
+        let latencies: Vec<(u64, u32)> = (0..60).map(|id| (u64::from(id * 37 % 30), id)).collect();
+        let mut sorted = latencies.clone();
         sorted.sort_unstable();
         for ranks in [0..0, 0..60, 13..13, 13..40, 0..7, 59..60, 60..60] {
-            let mut mixed = all.clone();
-            let mut found = between_ranks(&mut mixed, ranks.clone()).to_vec();
-            found.sort_unstable();
-            assert_eq!(found, sorted[ranks]);
+            let mut mixed = latencies.clone();
+            let mut chosen = between_ranks(&mut mixed, ranks.clone()).to_vec();
+            chosen.sort_unstable();
+            assert_eq!(chosen, sorted[ranks]);
         }
     }
 }

@@ -126,16 +126,16 @@ fn shorten(legs: &mut [Vec<Part>; 3], latency: u64, owners: &[Owner], of: Of<'_>
 
 /// Takes up to `ns` out of such parts, in proportion.
 fn cut(legs: &mut [Vec<Part>; 3], ns: u64, is: impl Fn(usize, &Part) -> bool) {
-    let mut of: Vec<&mut Part> = Vec::new();
+    let mut cut_parts: Vec<&mut Part> = Vec::new();
     for (segment, parts) in legs.iter_mut().enumerate() {
-        of.extend(parts.iter_mut().filter(|part| is(segment, part)));
+        cut_parts.extend(parts.iter_mut().filter(|part| is(segment, part)));
     }
-    let mut all: u64 = of.iter().map(|part| part.ns).sum();
-    let mut ns = ns.min(all);
-    for part in of {
+    let mut left_ns: u64 = cut_parts.iter().map(|part| part.ns).sum();
+    let mut ns = ns.min(left_ns);
+    for part in cut_parts {
         // Of what is left to be cut, this one's part of what is left to be looked at: the last has the rest.
-        let mine = (u128::from(ns) * u128::from(part.ns)).checked_div(u128::from(all)).unwrap_or(0) as u64;
-        (all, ns) = (all - part.ns, ns - mine);
+        let mine = (u128::from(ns) * u128::from(part.ns)).checked_div(u128::from(left_ns)).unwrap_or(0) as u64;
+        (left_ns, ns) = (left_ns - part.ns, ns - mine);
         part.ns -= mine;
     }
 }
@@ -268,8 +268,8 @@ mod tests {
             .iter()
             .map(|m| (m.id, m.latency(Leg::Total).unwrap_or(0) - if m.id % 200 <= 3 { 905_000 } else { 0 }))
             .collect();
-        let of = |_: usize, part: &Part| ((part.owner == 0).then_some(0), part.owner == 1);
-        let (name, share) = named(&peeled(&whole, &without, &of));
+        let cause_of = |_: usize, part: &Part| ((part.owner == 0).then_some(0), part.owner == 1);
+        let (name, share) = named(&peeled(&whole, &without, &cause_of));
         assert!(name == "small" && share > 0.9, "{name} {share}");
     }
 

@@ -8,7 +8,7 @@
 //! message was not served in order of arrival: then the replay's result for all messages served in one busy period decides. The
 //! interval is for what another recording of the same length would measure without the causes: from resampled blocks of consecutive
 //! messages (slow ones come in bursts), widened by the square root of two because that recording varies as much as this one, by what two
-//! recordings differ by that no single one shows ([`BETWEEN`]), and by the error of the replay with nothing removed, to the extent that
+//! recordings differ by that no single one shows ([`BETWEEN_RECORDINGS`]), and by the error of the replay with nothing removed, to the extent that
 //! the messages at the percentile were replayed.
 
 use std::collections::BTreeMap;
@@ -33,9 +33,9 @@ const BLOCKS: usize = 128;
 const BINS: usize = 64;
 /// Standard deviation of the logarithm of the ratio of two recordings' p50, p90 or p99, of the same server under the same load a few minutes
 /// apart: the core's speed, and where things are in memory. Measured in the lab, on one virtual machine (docs/ideal.md).
-const BETWEEN: f64 = 0.17;
+const BETWEEN_RECORDINGS: f64 = 0.17;
 /// At the percentile: from so many times the part above it before to as many behind.
-const AROUND: f64 = 2.0;
+const AROUND_PERCENTILE: f64 = 2.0;
 
 /// Latencies as measured and as replayed with everything in place, ready to be compared with those without causes.
 #[derive(Clone, Debug, Default)]
@@ -75,21 +75,21 @@ impl Base {
     pub fn merged(&self, without: &[u64]) -> Vec<u64> {
         let mut sums = vec![(0_u64, 0_u64); self.periods.iter().max().map_or(0, |last| *last as usize + 1)];
         for ((period, replayed), without) in self.periods.iter().zip(&self.replayed).zip(without) {
-            let (all, left) = &mut sums[*period as usize];
-            (*all, *left) = (*all + replayed, *left + without);
+            let (replayed_sum, left) = &mut sums[*period as usize];
+            (*replayed_sum, *left) = (*replayed_sum + replayed, *left + without);
         }
         let scaled = |ns: u64, to: u64, of: u64| (u128::from(ns) * u128::from(to) / u128::from(of.max(1))) as u64;
-        let one = |i: usize| {
+        let merged_ns = |i: usize| {
             let (measured, replayed, without) = (self.measured[i], self.replayed[i], without[i]);
             let fits = measured / 2 <= replayed && replayed / 2 <= measured;
-            let (all, left) = if fits { (replayed, without) } else { sums[self.periods[i] as usize] };
+            let (with, left) = if fits { (replayed, without) } else { sums[self.periods[i] as usize] };
             match () {
-                () if left == all => measured,
-                () if is_replayed(all, left) => without,
-                () => scaled(measured, left, all),
+                () if left == with => measured,
+                () if is_replayed(with, left) => without,
+                () => scaled(measured, left, with),
             }
         };
-        (0..self.measured.len()).map(one).collect()
+        (0..self.measured.len()).map(merged_ns).collect()
     }
 
     /// The percentiles of `merged`, and how sure they are.
@@ -110,7 +110,7 @@ impl Base {
             // Logarithms: independent errors add up as their squares do.
             let wider = |end: u64| {
                 let messages = 2.0 * (end.max(1) as f64 / middle).ln().powi(2);
-                (messages + (1.96 * BETWEEN).powi(2)).sqrt().exp()
+                (messages + (1.96 * BETWEEN_RECORDINGS).powi(2)).sqrt().exp()
             };
             let ends = [middle / wider(low) * off.min(1.0), middle * wider(high) * off.max(1.0)];
             out.latency_ns.insert(name(*q), estimate);
@@ -121,25 +121,25 @@ impl Base {
 
     /// For each percentile, the interval at 95 % that resampled messages of this recording alone give, ns.
     fn intervals(&self, latencies: &[u64], sorted: &[u64]) -> Vec<[u64; 2]> {
-        let of = |mut drawn: Vec<u64>| {
+        let interval = |mut drawn: Vec<u64>| {
             drawn.sort_unstable();
             [ROUNDS / 40, ROUNDS - 1 - ROUNDS / 40].map(|i| drawn[i])
         };
-        self.resampled(latencies, sorted).into_iter().map(of).collect()
+        self.resampled(latencies, sorted).into_iter().map(interval).collect()
     }
 
     /// Of the messages around a percentile, the part that were replayed.
     fn part_replayed(&self, latencies: &[u64], sorted: &[u64], q: f64, without: &[u64]) -> f64 {
         let n = sorted.len();
         let at = |q: f64| sorted[((n as f64 * q).max(0.0) as usize).min(n - 1)];
-        let around = at(1.0 - AROUND * (1.0 - q))..=at(1.0 - (1.0 - q) / AROUND);
-        let (mut all, mut replayed) = (0_u32, 0_u32);
-        for ((ns, of), without) in latencies.iter().zip(&self.replayed).zip(without) {
+        let around = at(1.0 - AROUND_PERCENTILE * (1.0 - q))..=at(1.0 - (1.0 - q) / AROUND_PERCENTILE);
+        let (mut messages, mut replayed) = (0_u32, 0_u32);
+        for ((ns, replayed_ns), without) in latencies.iter().zip(&self.replayed).zip(without) {
             let is = around.contains(ns);
-            all += u32::from(is);
-            replayed += u32::from(is && is_replayed(*of, *without));
+            messages += u32::from(is);
+            replayed += u32::from(is && is_replayed(*replayed_ns, *without));
         }
-        f64::from(replayed) / f64::from(all.max(1))
+        f64::from(replayed) / f64::from(messages.max(1))
     }
 
     /// For each percentile, what it is in resamples of the messages in whole blocks of neighbours, ns.
@@ -167,7 +167,7 @@ impl Base {
             for (values, (q, _)) in out.iter_mut().zip(&self.percentiles) {
                 let mut left = rank(drawn as usize, *q);
                 // Within a bin as far as its part is needed.
-                let found = sum.iter().zip(edges.windows(2)).find_map(|(n, edge)| {
+                let quantile = sum.iter().zip(edges.windows(2)).find_map(|(n, edge)| {
                     if left <= *n as usize {
                         let inside = (edge[1] - edge[0]) as f64 * left as f64 / f64::from(*n);
                         return Some((edge[0] + inside as usize).min(edge[1] - 1));
@@ -175,7 +175,7 @@ impl Base {
                     left -= *n as usize;
                     None
                 });
-                values.push(sorted[found.unwrap_or(n - 1)]);
+                values.push(sorted[quantile.unwrap_or(n - 1)]);
             }
         }
         out
@@ -246,7 +246,7 @@ mod tests {
         let mut random = rng(3, 1);
         // Uniform up to 1 ms: the standard error of the median is 0.5 / sqrt(n) of it, 2.5 us.
         let ns: Vec<u64> = (0..n).map(|_| random.random_range(0..1_000_000)).collect();
-        let found = base(&ns, &ns, &[0.5, 0.99]).prediction(&ns);
+        let predicted = base(&ns, &ns, &[0.5, 0.99]).prediction(&ns);
         let mut sorted = ns.clone();
         sorted.sort_unstable();
         let [low, high] = base(&ns, &ns, &[0.5]).intervals(&ns, &sorted)[0];
@@ -254,11 +254,14 @@ mod tests {
         let theory = 1.96 * 2500.0;
         assert!((half / theory - 1.0).abs() < 0.35, "{half} for {theory}");
         // Of another recording: both vary, and what no recording shows is more than that here.
-        let expected = (2.0 * (theory / 500_000.0).powi(2) + (1.96 * BETWEEN).powi(2)).sqrt().exp();
-        let ratio = found.ci95_ns["p50"][1] as f64 / found.latency_ns["p50"] as f64;
+        let expected = (2.0 * (theory / 500_000.0).powi(2) + (1.96 * BETWEEN_RECORDINGS).powi(2)).sqrt().exp();
+        let ratio = predicted.ci95_ns["p50"][1] as f64 / predicted.latency_ns["p50"] as f64;
         assert!((ratio / expected - 1.0).abs() < 0.01, "{ratio} for {expected}");
-        assert!((985_000..995_000).contains(&found.latency_ns["p99"]));
-        assert!(found.ci95_ns["p99"][0] < found.latency_ns["p99"] && found.latency_ns["p99"] < found.ci95_ns["p99"][1]);
+        assert!((985_000..995_000).contains(&predicted.latency_ns["p99"]));
+        assert!(
+            predicted.ci95_ns["p99"][0] < predicted.latency_ns["p99"]
+                && predicted.latency_ns["p99"] < predicted.ci95_ns["p99"][1]
+        );
         assert!(base(&ns[..10], &ns[..10], &[0.99]).prediction(&ns[..10]).latency_ns.is_empty(), "too few");
     }
 
@@ -282,10 +285,10 @@ mod tests {
     #[test]
     fn a_replay_that_does_not_fit_makes_the_interval_wide() {
         let base = base(&[1000; 4000], &[500; 4000], &[0.5]);
-        let found = base.prediction(&[100; 4000]);
-        let between = (1.96 * BETWEEN).exp();
+        let predicted = base.prediction(&[100; 4000]);
+        let between = (1.96 * BETWEEN_RECORDINGS).exp();
         let around = |ns: f64, off: f64| [ns / between, ns * off * between].map(|ns| ns.round() as u64);
-        assert_eq!((found.latency_ns["p50"], found.ci95_ns["p50"]), (100, around(100.0, 2.0)));
+        assert_eq!((predicted.latency_ns["p50"], predicted.ci95_ns["p50"]), (100, around(100.0, 2.0)));
         let untouched = base.prediction(&[500; 4000]);
         assert_eq!((untouched.latency_ns["p50"], untouched.ci95_ns["p50"]), (1000, around(1000.0, 1.0)));
     }

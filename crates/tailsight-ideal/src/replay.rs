@@ -118,7 +118,7 @@ pub struct Replay {
 }
 
 /// Most messages of a replay at another load, unless the run has more.
-const MOST: usize = 1_000_000;
+const MOST_MESSAGES: usize = 1_000_000;
 /// Messages that are no part of a replay.
 const NONE: u32 = u32::MAX;
 /// So many messages that were not first must be known before their time from readiness is anybody else's.
@@ -156,9 +156,9 @@ impl Replay {
 
     /// A cause had this of a message, apart from stalls.
     pub fn held(&mut self, cause: usize, id: u32, held: Held) {
-        let known = self.place.get(id as usize).is_some_and(|at| *at != NONE);
-        if let Some(of) = self.held.get_mut(cause).filter(|_| known && held != Held::default()) {
-            of.push((id, held));
+        let is_replayed = self.place.get(id as usize).is_some_and(|at| *at != NONE);
+        if let Some(of_cause) = self.held.get_mut(cause).filter(|_| is_replayed && held != Held::default()) {
+            of_cause.push((id, held));
         }
     }
 
@@ -201,14 +201,14 @@ impl Replay {
     }
 
     /// Latencies, ns, had the messages come so many times as fast; what kept workers from working is where it was in time, and both go on
-    /// as they were until the other is over, up to [`MOST`] messages.
+    /// as they were until the other is over, up to [`MOST_MESSAGES`] messages.
     #[must_use]
     pub fn at_load(&self, factor: f64) -> Vec<u64> {
         let (n, places) = (self.messages.len(), self.place.len() as u32);
         let first = self.messages.iter().map(|m| m.arrival).min().unwrap_or(0);
         let last = self.messages.iter().map(|m| m.arrival).max().unwrap_or(0);
         let span = (last - first).max(1);
-        let copies = (factor.ceil() as usize).clamp(1, (MOST / n.max(1)).max(1)) as u32;
+        let copies = (factor.ceil() as usize).clamp(1, (MOST_MESSAGES / n.max(1)).max(1)) as u32;
         let copy = |again: u32| {
             let at = move |ns: u64| first + (((ns - first) + u64::from(again) * span) as f64 / factor).round() as u64;
             self.messages.iter().map(move |m| Needs { id: m.id + again * places, arrival: at(m.arrival), ..*m })
@@ -266,12 +266,12 @@ impl Replay {
 
     /// From readiness to the receive call, of a message that found its worker so; always the same one for a message.
     fn taking_of_another(&self, messages: &[Needs], m: &Needs, idle: bool) -> u64 {
-        let found = &self.found[usize::from(!idle)];
-        if found.len() < DONORS {
+        let donors = &self.found[usize::from(!idle)];
+        if donors.len() < DONORS {
             return m.taking;
         }
-        let drawn = tailsight_stats::random::mix(u64::from(m.id), 6) % found.len() as u64;
-        messages[found[drawn as usize] as usize].taking
+        let drawn = tailsight_stats::random::mix(u64::from(m.id), 6) % donors.len() as u64;
+        messages[donors[drawn as usize] as usize].taking
     }
 }
 
@@ -430,8 +430,8 @@ mod tests {
         let on = |worker, queue, m: Recorded| Recorded { worker, queue, ..m };
         let messages =
             |queue| vec![recorded(0, 1000, 1110), recorded(1, 1050, 1120), on(1, queue, recorded(2, 1020, 1030))];
-        let one = Replay::new(messages(0), vec![stall(1000, 1100, 0)], 1);
-        assert_eq!(one.latencies(&[]), [110, 10, 10]);
+        let one_worker = Replay::new(messages(0), vec![stall(1000, 1100, 0)], 1);
+        assert_eq!(one_worker.latencies(&[]), [110, 10, 10]);
         let two = Replay::new(messages(1), vec![stall(1000, 1100, 0)], 1);
         assert_eq!(two.latencies(&[]), [110, 70, 10]);
         assert_eq!(two.messages(), 3);
@@ -492,8 +492,8 @@ mod tests {
             proptest::prop_assert_eq!(&replay.latencies(&[]), &measured);
             if drawn.len() < DONORS {
                 for cause in 0..2 {
-                    for (less, all) in replay.latencies(&[(cause, 0)]).iter().zip(&measured) {
-                        proptest::prop_assert!(less <= all);
+                    for (less, with) in replay.latencies(&[(cause, 0)]).iter().zip(&measured) {
+                        proptest::prop_assert!(less <= with);
                     }
                 }
             }

@@ -37,7 +37,7 @@ pub struct WhatIf<'a> {
     ids: Vec<u32>,
     base: Base,
     /// What the time of each owner is, by leg, role and owner.
-    found: Vec<Option<Found>>,
+    found: Vec<Option<OwnerTime>>,
 }
 
 impl<'a> WhatIf<'a> {
@@ -161,16 +161,16 @@ impl<'a> WhatIf<'a> {
     #[must_use]
     pub fn peeled(&self, lifetimes: &Lifetimes, causes: &[usize]) -> Lifetimes {
         let owners = lifetimes.owners.len();
-        let of = |segment: usize, part: &Part| {
+        let part_of_cause = |segment: usize, part: &Part| {
             let slot = (segment * 2 + usize::from(part.role == Role::A)) * owners + part.owner as usize;
-            let found = self.found.get(slot).copied().flatten();
-            let out = found.and_then(|f| f.cause).filter(|c| causes.contains(&usize::from(*c)));
+            let owner_time = self.found.get(slot).copied().flatten();
+            let out = owner_time.and_then(|f| f.cause).filter(|c| causes.contains(&usize::from(*c)));
             (
                 out.map(|c| usual(&self.causes[usize::from(c)])),
-                found.is_some_and(|f| f.category == Category::HolBlocking),
+                owner_time.is_some_and(|f| f.category == Category::HolBlocking),
             )
         };
-        peel::peeled(lifetimes, &self.latencies(causes), &of)
+        peel::peeled(lifetimes, &self.latencies(causes), &part_of_cause)
     }
 
     fn served(&self, causes: &[usize]) -> Vec<u64> {
@@ -246,14 +246,14 @@ impl<'a> Workers<'a> {
 fn stalls(analysis: &Analysis, workers: &Workers<'_>, whose: &mut Whose<'_>) -> Vec<Stall> {
     let mut stalls: Vec<Stall> = Vec::new();
     let mut new: BTreeMap<OwnerId, bool> = BTreeMap::new();
-    let known = whose.lifetimes.owners.len();
+    let owners = whose.lifetimes.owners.len();
     analysis.on_cores(&workers.tids, |tid, span, owner| {
-        let cause = if (span.owner as usize) < known {
-            let found = whose.of(0, Role::A, span.owner);
-            if !found.stalls {
+        let cause = if (span.owner as usize) < owners {
+            let owner_time = whose.of(0, Role::A, span.owner);
+            if !owner_time.stalls {
                 return;
             }
-            found.cause
+            owner_time.cause
         } else if *new.entry(span.owner).or_insert_with(|| is_other(owner)) {
             None
         } else {
@@ -308,35 +308,35 @@ fn message(
         // By role: what each cause had begin.
         let mut begins: [BTreeMap<u16, u64>; 2] = Default::default();
         for part in parts {
-            let (found, ns) = (whose.of(segment, part.role, part.owner), part.ns);
-            if let Some(cause) = found.cause {
+            let (owner_time, ns) = (whose.of(segment, part.role, part.owner), part.ns);
+            if let Some(cause) = owner_time.cause {
                 *begins[usize::from(part.role == Role::A)].entry(cause).or_default() += u64::from(part.count);
             }
-            if let Some(each) = found.cause.and_then(|cause| around.get(&cause))
+            if let Some(each) = owner_time.cause.and_then(|cause| around.get(&cause))
                 && part.role == Role::A
                 && around::is_handler(lifetimes, part.owner)
             {
-                let of = beside(leg, Role::A, each * u64::from(part.count));
-                held.extend(found.cause.map(|cause| (cause, m.id, of)));
+                let beside_it = beside(leg, Role::A, each * u64::from(part.count));
+                held.extend(owner_time.cause.map(|cause| (cause, m.id, beside_it)));
             }
             // The first of a connection also waits for its thread to be woken while the accepting one sets others up.
-            let wakes = m.flags & flags::FIRST != 0 && found.category == Category::WakeupDelay;
-            let is_setup = found.category == Category::ConnectionSetup || wakes;
+            let wakes = m.flags & flags::FIRST != 0 && owner_time.category == Category::WakeupDelay;
+            let is_setup = owner_time.category == Category::ConnectionSetup || wakes;
             let blocked = || matches!(lifetimes.owners[part.owner as usize].context, Context::Blocked);
-            let mut of = Held::default();
+            let mut part_held = Held::default();
             match leg {
-                Leg::Receive if part.role == Role::R => of.before = ns,
-                Leg::Receive if is_setup => (out.setup, of.before) = (out.setup + ns, ns),
-                Leg::Transmit => of.after = ns,
-                _ if found.stalls => continue,
-                Leg::Receive => of.taking = ns,
-                _ if others && blocked() => (out.away, of.away) = (out.away + ns, ns),
-                _ if found.category == Category::HolBlocking => {}
-                _ => (out.own, of.serving) = (out.own + ns, ns),
+                Leg::Receive if part.role == Role::R => part_held.before = ns,
+                Leg::Receive if is_setup => (out.setup, part_held.before) = (out.setup + ns, ns),
+                Leg::Transmit => part_held.after = ns,
+                _ if owner_time.stalls => continue,
+                Leg::Receive => part_held.taking = ns,
+                _ if others && blocked() => (out.away, part_held.away) = (out.away + ns, ns),
+                _ if owner_time.category == Category::HolBlocking => {}
+                _ => (out.own, part_held.serving) = (out.own + ns, ns),
             }
-            let cause = if wakes { whose.setup.or(found.cause) } else { found.cause };
+            let cause = if wakes { whose.setup.or(owner_time.cause) } else { owner_time.cause };
             if let Some(cause) = cause {
-                held.push((cause, m.id, of));
+                held.push((cause, m.id, part_held));
             }
         }
         for (role, begins) in [Role::R, Role::A].into_iter().zip(begins) {
@@ -363,7 +363,7 @@ fn beside(leg: Leg, role: Role, ns: u64) -> Held {
 
 /// What an owner's time is.
 #[derive(Clone, Copy, Debug)]
-struct Found {
+struct OwnerTime {
     category: Category,
     cause: Option<u16>,
     /// It keeps a worker from working, whatever message is there.
@@ -381,7 +381,7 @@ struct Whose<'a> {
     rows: BTreeMap<RowKey, Option<usize>>,
     /// Connection set-up, where it is wanted.
     setup: Option<u16>,
-    found: Vec<Option<Found>>,
+    found: Vec<Option<OwnerTime>>,
 }
 
 /// The role, category and name that a row of the diagnosis is made by.
@@ -394,17 +394,17 @@ fn causes_of_rows(classification: &Classification<'_>, known: &CauseOf) -> BTree
     for ((leg, role, owner), &cause) in known {
         let Some(segment) = LEGS.iter().position(|one| one == leg) else { continue };
         let verdict = classification.at(segment, *role, *owner);
-        let of = out.entry((*role, verdict.category, verdict.name.clone())).or_insert(Some(cause));
-        *of = of.filter(|one| *one == cause);
+        let of_row = out.entry((*role, verdict.category, verdict.name.clone())).or_insert(Some(cause));
+        *of_row = of_row.filter(|one| *one == cause);
     }
     out
 }
 
 impl Whose<'_> {
-    fn of(&mut self, segment: usize, role: Role, owner: OwnerId) -> Found {
+    fn of(&mut self, segment: usize, role: Role, owner: OwnerId) -> OwnerTime {
         let slot = (segment * 2 + usize::from(role == Role::A)) * self.lifetimes.owners.len() + owner as usize;
-        if let Some(found) = self.found[slot] {
-            return found;
+        if let Some(owner_time) = self.found[slot] {
+            return owner_time;
         }
         let verdict = self.classification.at(segment, role, owner);
         let is_it = |c: &Cause| c.category == verdict.category && c.role == role && c.name == verdict.name;
@@ -421,19 +421,19 @@ impl Whose<'_> {
             mine.or_else(|| self.causes.iter().position(is))
         };
         let foreign = foreign.as_ref().filter(|_| served).and_then(packets);
-        let known = foreign.or_else(|| self.known.get(&(LEGS[segment], role, owner)).copied());
+        let by_owner = foreign.or_else(|| self.known.get(&(LEGS[segment], role, owner)).copied());
         // What is no cause on this side may be one on the other: the same task.
         let merged = |i: &usize| self.causes[*i].category == Category::NotSignificant;
         let other = |i: &&usize| self.causes[**i].category == verdict.category && self.causes[**i].name == verdict.name;
-        let known = known.or_else(of_row).filter(|i| !merged(i));
-        let cause = known.or_else(|| self.causes.iter().position(is_it));
+        let by_owner_or_row = by_owner.or_else(of_row).filter(|i| !merged(i));
+        let cause = by_owner_or_row.or_else(|| self.causes.iter().position(is_it));
         let cause = cause.or_else(|| self.wanted.iter().find(other).copied()).filter(|i| self.wanted.contains(i));
         let cause = cause.map(|i| i as u16);
-        let of = &self.lifetimes.owners[owner as usize];
-        let stalls = role == Role::A && (foreign.is_some() || is_stall(of, verdict.category));
-        let found = Found { category: verdict.category, cause, stalls };
-        self.found[slot] = Some(found);
-        found
+        let owned_by = &self.lifetimes.owners[owner as usize];
+        let stalls = role == Role::A && (foreign.is_some() || is_stall(owned_by, verdict.category));
+        let owner_time = OwnerTime { category: verdict.category, cause, stalls };
+        self.found[slot] = Some(owner_time);
+        owner_time
     }
 }
 
@@ -466,16 +466,16 @@ mod tests {
         let lifetimes = Lifetimes::from_parts("postgres", vec![], vec![], vec![at(0), at(1), own], vec![]);
         let table = CategoryTable::default();
         let classification = Classification::new(&lifetimes, &table);
-        let known = CauseOf::from([((Leg::Service, Role::A, 0), 0), ((Leg::Service, Role::A, 2), 1)]);
-        let rows = causes_of_rows(&classification, &known);
+        let causes = CauseOf::from([((Leg::Service, Role::A, 0), 0), ((Leg::Service, Role::A, 2), 1)]);
+        let rows = causes_of_rows(&classification, &causes);
         let row_of = |owner| {
             let verdict = classification.at(1, Role::A, owner);
             rows.get(&(Role::A, verdict.category, verdict.name.clone())).copied().flatten()
         };
         assert_eq!([0, 1, 2].map(row_of), [Some(0), Some(0), Some(1)]);
         // Two causes of one row: which of them is not known.
-        let known = CauseOf::from([((Leg::Service, Role::A, 0), 0), ((Leg::Service, Role::A, 1), 1)]);
-        let of_both = causes_of_rows(&classification, &known);
+        let causes = CauseOf::from([((Leg::Service, Role::A, 0), 0), ((Leg::Service, Role::A, 1), 1)]);
+        let of_both = causes_of_rows(&classification, &causes);
         assert!(of_both.values().all(Option::is_none), "{of_both:?}");
     }
 }

@@ -24,7 +24,7 @@ use crate::Cover;
 /// its first cause as long as the rest has less than a third of it: (1 − d) / 2 > d.
 pub const LIMIT: f64 = 1.0 / 3.0;
 /// With fewer messages there is no slowest 1 %.
-const LEAST: usize = 100;
+const FEWEST_MESSAGES: usize = 100;
 
 /// The part of other work in the slowest messages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -68,7 +68,7 @@ pub fn disturbance(
 ) -> Option<Disturbance> {
     let events = in_order(cores);
     let mut lengths = residences(&events, leg);
-    if lengths.len() < LEAST {
+    if lengths.len() < FEWEST_MESSAGES {
         return None;
     }
     lengths.sort_unstable_by_key(|(from, to)| to - from);
@@ -97,11 +97,11 @@ pub fn disturbance(
 
 /// The events of all cores by time, each with its core.
 fn in_order(cores: &[CpuEvents]) -> Vec<(u32, &Event)> {
-    let mut all: Vec<(u32, &Event)> =
+    let mut events: Vec<(u32, &Event)> =
         cores.iter().flat_map(|core| core.events.iter().map(|event| (core.cpu, event))).collect();
     // Stable: events of one core stay in their order.
-    all.sort_by_key(|(_, event)| event.ts);
-    all
+    events.sort_by_key(|(_, event)| event.ts);
+    events
 }
 
 /// One end of the application's connections.
@@ -123,7 +123,7 @@ struct Flow {
 fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
     let mut flows: HashMap<(u64, u32), Flow> = HashMap::new();
     let mut datagrams: HashMap<u32, VecDeque<u64>> = HashMap::new();
-    let mut found = Spans::new();
+    let mut spans = Spans::new();
     for (_, event) in events {
         let Some(kind) = event.kind() else { continue };
         if !matches!(kind, Kind::RxNapi | Kind::RxBacklog | Kind::RxStack | Kind::Handoff | Kind::Recv | Kind::Send) {
@@ -137,9 +137,9 @@ fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
                 let fields::Packet { sequence: from, bytes, .. } = fields::Packet::of(event);
                 let to = from.wrapping_add(bytes);
                 // Seen again further up the stack, or sent again, it has come already.
-                let known = flow.arrived.iter().any(|(first, _, _)| *first == from)
+                let is_received = flow.arrived.iter().any(|(first, _, _)| *first == from)
                     || flow.read.is_some_and(|read| !after(to, read));
-                if from != to && !known {
+                if from != to && !is_received {
                     flow.arrived.push_back((from, to, event.ts));
                 }
             }
@@ -160,7 +160,7 @@ fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
                 };
                 let Some(came) = came.filter(|came| *came < event.ts) else { continue };
                 if leg == "receive" {
-                    found.push((came, event.ts));
+                    spans.push((came, event.ts));
                 }
                 // Of several messages in one read the first is served from here on.
                 flow.serving = Some((flow.serving.map_or(came, |(first, _)| first.min(came)), event.ts));
@@ -170,8 +170,8 @@ fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
                 if let Some((came, received)) = flow.serving.take() {
                     match leg {
                         "receive" => {}
-                        "service" => found.push((received.max(flow.sent), event.ts)),
-                        _ => found.push((came, event.ts)),
+                        "service" => spans.push((received.max(flow.sent), event.ts)),
+                        _ => spans.push((came, event.ts)),
                     }
                 }
                 flow.sent = event.ts;
@@ -179,8 +179,8 @@ fn residences(events: &[(u32, &Event)], leg: &str) -> Spans {
             _ => {}
         }
     }
-    found.retain(|(from, to)| from < to);
-    found
+    spans.retain(|(from, to)| from < to);
+    spans
 }
 
 /// Whether a sequence number comes after another one (RFC 9293 section 3.4).
@@ -344,15 +344,15 @@ fn steals(cores: &[CpuEvents], cpu: u32) -> Spans {
 
 /// Where both are.
 fn both(one: &[(u64, u64)], other: &[(u64, u64)]) -> Spans {
-    let (mut i, mut j, mut found) = (0, 0, Spans::new());
+    let (mut i, mut j, mut overlaps) = (0, 0, Spans::new());
     while let (Some(a), Some(b)) = (one.get(i), other.get(j)) {
         let (from, to) = (a.0.max(b.0), a.1.min(b.1));
         if from < to {
-            found.push((from, to));
+            overlaps.push((from, to));
         }
         if a.1 < b.1 { i += 1 } else { j += 1 }
     }
-    found
+    overlaps
 }
 
 #[cfg(test)]

@@ -48,22 +48,22 @@ fn message(i: u64, us: u64, who: u32) -> Vec<Event> {
 
 /// 1,000 messages; the last ten wait 300 us, `others` of them for a program that is nobody's, the rest for the fault.
 fn recording(others: u64) -> Vec<CpuEvents> {
-    let of = |i: u64| match i {
+    let events_of = |i: u64| match i {
         0..990 => message(i, 0, 0),
         _ if i < 990 + others => message(i, 300, CC),
         _ => message(i, 300, HOG),
     };
-    vec![CpuEvents { cpu: 0, events: (0..1000).flat_map(of).collect() }]
+    vec![CpuEvents { cpu: 0, events: (0..1000).flat_map(events_of).collect() }]
 }
 
 #[test]
 fn the_share_is_what_other_programs_had_of_the_slowest_messages() {
     for (others, share, disturbed) in [(0, 0.0, false), (3, 0.3, false), (4, 0.4, true), (10, 1.0, true)] {
-        let found = disturbance(&tasks(), &recording(others), &ours(), "receive", SLOWEST, true).unwrap();
-        assert!((found.share - share).abs() < 1e-9, "{others}: {found:?}");
-        assert_eq!(found.is_disturbed(), disturbed, "{others}: {found:?}");
-        assert_eq!((found.messages, found.tasks_ns, found.stolen_ns), (1000, others * 300 * US, 0));
-        assert_eq!(found.excess_ns, 10 * 300 * US);
+        let other_work = disturbance(&tasks(), &recording(others), &ours(), "receive", SLOWEST, true).unwrap();
+        assert!((other_work.share - share).abs() < 1e-9, "{others}: {other_work:?}");
+        assert_eq!(other_work.is_disturbed(), disturbed, "{others}: {other_work:?}");
+        assert_eq!((other_work.messages, other_work.tasks_ns, other_work.stolen_ns), (1000, others * 300 * US, 0));
+        assert_eq!(other_work.excess_ns, 10 * 300 * US);
     }
     // The whole stay holds the same wait; of the service leg nobody had anything.
     assert!(disturbance(&tasks(), &recording(10), &ours(), "total", SLOWEST, true).unwrap().is_disturbed());
@@ -82,8 +82,8 @@ fn a_program_on_the_core_of_one_that_sleeps_or_is_throttled_disturbs_nobody() {
     });
     cores[0].events.extend(beside);
     cores[0].events.sort_by_key(|event| event.ts);
-    let found = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, true).unwrap();
-    assert_eq!((found.share, found.tasks_ns), (0.0, 0), "{found:?}");
+    let other_work = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, true).unwrap();
+    assert_eq!((other_work.share, other_work.tasks_ns), (0.0, 0), "{other_work:?}");
 
     // Switched out while it would run on: it waits, unless its quota is used up.
     for (aux, waited) in [(switch_flags::PREEMPTED, 200), (switch_flags::PREEMPTED | switch_flags::THROTTLED, 0)] {
@@ -143,11 +143,11 @@ fn stolen_time_counts_where_the_application_wants_the_core_and_where_it_is_not_t
     });
     cores[0].events.extend(stolen);
     cores[0].events.sort_by_key(|event| event.ts);
-    let found = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, true).unwrap();
-    assert!((found.share - 0.5).abs() < 1e-9 && found.is_disturbed(), "{found:?}");
-    assert_eq!(found.stolen_ns, 10 * 150 * US);
-    let found = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, false).unwrap();
-    assert_eq!((found.share, found.stolen_ns), (0.0, 0));
+    let other_work = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, true).unwrap();
+    assert!((other_work.share - 0.5).abs() < 1e-9 && other_work.is_disturbed(), "{other_work:?}");
+    assert_eq!(other_work.stolen_ns, 10 * 150 * US);
+    let other_work = disturbance(&tasks(), &cores, &ours(), "receive", SLOWEST, false).unwrap();
+    assert_eq!((other_work.share, other_work.stolen_ns), (0.0, 0));
 }
 
 #[test]

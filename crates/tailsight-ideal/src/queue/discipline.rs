@@ -44,7 +44,7 @@ impl FromStr for Discipline {
 
     fn from_str(text: &str) -> Result<Self, QueueError> {
         let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let found = match (name, rest) {
+        let discipline = match (name, rest) {
             ("fifo", None) => Some(Self::Fifo),
             ("lifo", None) => Some(Self::Lifo),
             ("random-request", None) => Some(Self::RandomRequest),
@@ -55,7 +55,11 @@ impl FromStr for Discipline {
             ("sharing", Some(quantum)) => parse::duration_ns(quantum).filter(|ns| *ns > 0).map(Self::Sharing),
             _ => None,
         };
-        found.ok_or_else(|| QueueError::Parse { what: "a queueing discipline", text: text.into(), expected: FORMS })
+        discipline.ok_or_else(|| QueueError::Parse {
+            what: "a queueing discipline",
+            text: text.into(),
+            expected: FORMS,
+        })
     }
 }
 

@@ -189,7 +189,7 @@ mod tests {
         let model: Model = "M/M/4 80%".parse().unwrap();
         let requests: Vec<Request> = model.requests(50_000.0, Discipline::Fifo, 1).unwrap().take(400_000).collect();
         let work: u64 = requests.iter().map(|r| r.service_ns).sum();
-        let found = work as f64 / requests[requests.len() - 1].arrival_ns as f64 / 4.0;
-        assert!((found / 0.8 - 1.0).abs() < 0.01, "{found}");
+        let utilisation = work as f64 / requests[requests.len() - 1].arrival_ns as f64 / 4.0;
+        assert!((utilisation / 0.8 - 1.0).abs() < 0.01, "{utilisation}");
     }
 }

@@ -129,10 +129,10 @@ pub fn predict(question: &Question) -> Result<Prediction, QueueError> {
 impl Prediction {
     /// `parts`: the same of each part of the series; an interval is there when all parts have one.
     fn take(&mut self, key: String, value: f64, parts: Vec<Option<f64>>) {
-        let known: Vec<f64> = parts.into_iter().flatten().collect();
-        if known.len() == PARTS {
-            let mean = known.iter().sum::<f64>() / PARTS as f64;
-            let variance = known.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64;
+        let predicted: Vec<f64> = parts.into_iter().flatten().collect();
+        if predicted.len() == PARTS {
+            let mean = predicted.iter().sum::<f64>() / PARTS as f64;
+            let variance = predicted.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64;
             let half = STUDENT * (variance / PARTS as f64).sqrt();
             self.ci95.insert(key.clone(), [value - half, value + half]);
         }

@@ -126,7 +126,7 @@ impl FromStr for ServiceTimes {
 
     fn from_str(text: &str) -> Result<Self, QueueError> {
         let (name, rest) = text.split_once(':').unwrap_or((text, ""));
-        let found = match name {
+        let parsed = match name {
             "D" | "fixed" if rest.is_empty() => Some(Self::Deterministic),
             "M" | "exponential" if rest.is_empty() => Some(Self::Exponential),
             "lognormal" => parse::list(rest).map(|[sigma]| Self::Lognormal(sigma)),
@@ -140,7 +140,7 @@ impl FromStr for ServiceTimes {
             _ => true,
         };
         let error = || QueueError::Parse { what: "a service time distribution", text: text.into(), expected: FORMS };
-        found.filter(valid).ok_or_else(error)
+        parsed.filter(valid).ok_or_else(error)
     }
 }
 
@@ -175,9 +175,12 @@ mod tests {
             let (draw, mut rng) = (service.with_mean(50_000.0), crate::queue::rng(3, 1));
             let times: Vec<f64> = (0..400_000).map(|_| draw.draw(&mut rng) as f64).collect();
             let mean = times.iter().sum::<f64>() / times.len() as f64;
-            let found = times.iter().map(|t| t * t).sum::<f64>() / times.len() as f64 / (mean * mean);
+            let second_moment = times.iter().map(|t| t * t).sum::<f64>() / times.len() as f64 / (mean * mean);
             assert!((mean / 50_000.0 - 1.0).abs() < 0.01, "{service}: mean {mean}");
-            assert!((found / second - 1.0).abs() < 0.02, "{service}: second moment {found}, expected {second}");
+            assert!(
+                (second_moment / second - 1.0).abs() < 0.02,
+                "{service}: second moment {second_moment}, expected {second}"
+            );
         }
     }
 

@@ -18,8 +18,11 @@ fn served_by(model: &Model, seed: u64) -> Sorted {
 
 #[track_caller]
 fn within_one_percent(found_ns: f64, expected_units: f64, what: &str) {
-    let found = found_ns / UNIT;
-    assert!((found / expected_units - 1.0).abs() < 0.01, "{what}: {found}, expected {expected_units}");
+    let simulated_units = found_ns / UNIT;
+    assert!(
+        (simulated_units / expected_units - 1.0).abs() < 0.01,
+        "{what}: {simulated_units}, expected {expected_units}"
+    );
 }
 
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -81,10 +84,10 @@ fn many_workers_with_equal_service_times() {
         let (sorted, exact) = (served(&format!("M/D/{workers} 80%"), 1), Crommelin::new(workers, 0.8));
         within_one_percent(sorted.mean(), 1.0 + exact.mean_wait(), &format!("M/D/{workers} mean"));
         for q in [0.6, 0.9, 0.99, 0.999] {
-            let found = sorted.percentile(q).value().unwrap() as f64 / UNIT;
+            let simulated_units = sorted.percentile(q).value().unwrap() as f64 / UNIT;
             // What is below it by the formula, a little to either side.
-            let below = [found * 0.99, found * 1.01].map(|t| exact.below(t - 1.0));
-            assert!(below[0] < q && q < below[1], "M/D/{workers} {q}: {found} {below:?}");
+            let below = [simulated_units * 0.99, simulated_units * 1.01].map(|t| exact.below(t - 1.0));
+            assert!(below[0] < q && q < below[1], "M/D/{workers} {q}: {simulated_units} {below:?}");
         }
     }
 }
@@ -99,19 +102,19 @@ struct Crommelin {
 
 impl Crommelin {
     fn new(workers: usize, utilisation: f64) -> Self {
-        const MOST: usize = 400;
+        const MOST_REQUESTS: usize = 400;
         let load = utilisation * workers as f64;
         let mut arrivals = vec![(-load).exp()];
         for k in 1..60 {
             arrivals.push(arrivals[k - 1] * load / k as f64);
         }
-        let mut system = vec![0.0; MOST];
+        let mut system = vec![0.0; MOST_REQUESTS];
         system[0] = 1.0;
         for _ in 0..2000 {
-            let mut next = vec![0.0; MOST];
+            let mut next = vec![0.0; MOST_REQUESTS];
             for (n, p) in system.iter().enumerate() {
                 for (k, a) in arrivals.iter().enumerate() {
-                    next[(n.saturating_sub(workers) + k).min(MOST - 1)] += p * a;
+                    next[(n.saturating_sub(workers) + k).min(MOST_REQUESTS - 1)] += p * a;
                 }
             }
             system = next;

@@ -109,8 +109,8 @@ proptest! {
     #[test]
     fn a_scaled_series_has_the_utilisation(gaps in proptest::collection::vec(1..100_000_u64, 50..100), target in 0.05..0.95_f64) {
         let series: Vec<u64> = gaps.iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect();
-        let found = utilisation(&scaled(&series, 1e6, 3, target).unwrap(), 1e6, 3).unwrap();
-        prop_assert!((found / target - 1.0).abs() < 1e-4, "{found} {target}");
+        let scaled_to = utilisation(&scaled(&series, 1e6, 3, target).unwrap(), 1e6, 3).unwrap();
+        prop_assert!((scaled_to / target - 1.0).abs() < 1e-4, "{scaled_to} {target}");
     }
 }
 

@@ -70,8 +70,8 @@ fn start(workloads: &[Workload], duration: Duration, spin: bool) -> Result<Vec<D
         let plans = workloads.iter().map(plan).collect();
         Driver::prepare_together(plans).map_err(|(which, error)| plan::refused(&workloads[which], error))?
     } else {
-        let one = |w: &Workload| Driver::prepare(plan(w)).map_err(|error| plan::refused(w, error));
-        workloads.iter().map(one).collect::<Result<_>>()?
+        let driver = |w: &Workload| Driver::prepare(plan(w)).map_err(|error| plan::refused(w, error));
+        workloads.iter().map(driver).collect::<Result<_>>()?
     };
     let start_ns = now_ns() + tailsight_load::LEAD_NS;
     Ok(prepared.into_iter().map(|prepared| prepared.go(start_ns)).collect())

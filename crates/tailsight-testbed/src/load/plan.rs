@@ -10,12 +10,12 @@ use crate::Error;
 
 /// Keys of a workload. One digit tells them apart: the length of a request is then the same for all, and known.
 const KEYS: u64 = 10;
-/// Most requests in flight on all TCP connections together, shared evenly; a connection takes at least [`LEAST`], and all
+/// Most requests in flight on all TCP connections together, shared evenly; a connection takes at least [`LEAST_OF_CONNECTION`], and all
 /// of a burst. Far more than ever are while a server keeps up, so that the loop stays open when it does not for a moment.
 const IN_FLIGHT: usize = 64 << 10;
-const LEAST: usize = 256;
+const LEAST_OF_CONNECTION: usize = 256;
 /// Most on one connection, and on one UDP socket.
-const MOST: usize = 4096;
+const MOST_OF_CONNECTION: usize = 4096;
 const MOST_UDP: usize = 1024;
 /// How long replies are waited for after the last request was sent, ns.
 const DRAIN_NS: u64 = 1_000_000_000;
@@ -53,8 +53,8 @@ pub(super) fn of(workload: &Workload, duration: Duration, spin: bool, task: &str
     plan.outstanding = match workload.arrivals {
         Arrivals::Closed(n) => n.max(workload.pipeline_burst) as u32,
         _ => {
-            let most = if workload.proto == Proto::MemcachedUdp { MOST_UDP } else { MOST };
-            (IN_FLIGHT / workload.connections).clamp(LEAST, most).max(workload.pipeline_burst) as u32
+            let most = if workload.proto == Proto::MemcachedUdp { MOST_UDP } else { MOST_OF_CONNECTION };
+            (IN_FLIGHT / workload.connections).clamp(LEAST_OF_CONNECTION, most).max(workload.pipeline_burst) as u32
         }
     };
     let closed = matches!(workload.arrivals, Arrivals::Closed(_));

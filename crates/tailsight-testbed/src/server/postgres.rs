@@ -106,12 +106,12 @@ impl Server {
 /// Where PostgreSQL's programs are: Debian has them outside of PATH, by version.
 fn programs() -> Result<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut found: Vec<(u32, PathBuf)> = versions
+    let mut installed: Vec<(u32, PathBuf)> = versions
         .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
         .filter(|(_, bin)| is_executable(&bin.join("postgres")) && is_executable(&bin.join("initdb")))
         .collect();
-    found.sort();
-    if let Some((_, bin)) = found.pop() {
+    installed.sort();
+    if let Some((_, bin)) = installed.pop() {
         return Ok(bin);
     }
     find_program("initdb", "postgresql").map(|file| file.parent().map_or_else(PathBuf::new, Path::to_owned))

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tailsight_ideal::queue::QueueError;
-use tailsight_ideal::{Error, Ideal as Found, Known, capacity, ideal};
+use tailsight_ideal::{Error, GivenParameters, Ideal as Found, capacity, ideal};
 use tailsight_measure::capacity::Calibration;
 use tailsight_report::terminal::ideal as shown;
 
@@ -14,7 +14,7 @@ use crate::{Exit, pipeline, terminal};
 /// Compares and prints.
 pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyhow::Result<Exit> {
     let opened = pipeline::open(run)?;
-    let known = Known {
+    let known = GivenParameters {
         service_ns: args.service.or(calibration.map(|c| c.service_ns)),
         calibrated: args.service.is_none() && calibration.is_some(),
         workers: args.workers,
