@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_version_reads_as_python_writes_it() {
-        let of = |version| Cpython { version, runtime: 0, code_bias: 0 }.version_text();
-        assert_eq!([of(0x030b_02f0), of(0x030d_05f0)], ["3.11.2", "3.13.5"]);
+        let text_of = |version| Cpython { version, runtime: 0, code_bias: 0 }.version_text();
+        assert_eq!([text_of(0x030b_02f0), text_of(0x030d_05f0)], ["3.11.2", "3.13.5"]);
     }
 }

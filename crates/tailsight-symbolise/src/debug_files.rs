@@ -36,7 +36,7 @@ pub struct Module {
 
 /// What was found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct Resolution {
     /// The samples with the names.
     pub samples: Samples,
     /// Functions that have a name now and had none.
@@ -52,7 +52,7 @@ pub struct Found {
 }
 
 /// Looks for the files of these samples and takes what they tell.
-pub fn resolve(samples: &Samples, folders: &[PathBuf], reader: Reader) -> Found {
+pub fn resolve(samples: &Samples, folders: &[PathBuf], reader: Reader) -> Resolution {
     let asks = |f: &FrameRow| !f.kernel && !f.inlined && !f.build_id.is_empty() && f.source.is_empty();
     let mut modules: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (i, frame) in samples.frames.iter().enumerate().filter(|(_, f)| asks(f)) {
@@ -61,16 +61,16 @@ pub fn resolve(samples: &Samples, folders: &[PathBuf], reader: Reader) -> Found 
     let mut files = Files { reader, paths: vec![] };
     files.reader.limit(LONGEST);
     let mut places = Folders { folders, by_build_id: None, files };
-    let mut out = Found::default();
+    let mut out = Resolution::default();
     let mut frames_of: Vec<Vec<FrameRow>> = samples.frames.iter().map(|frame| vec![frame.clone()]).collect();
     for ((name, build_id), frames) in modules {
         let file = places.find(build_id);
         if let Some(file) = &file {
             let addresses: Vec<u64> = frames.iter().map(|&i| samples.frames[i].offset).collect();
-            for (i, told) in frames.into_iter().zip(places.files.names(file, addresses)) {
-                if let Some(known) = completed(&samples.frames[i], told) {
-                    out.lines += u64::from(known.iter().any(|f| !f.source.is_empty()));
-                    frames_of[i] = known;
+            for (i, names) in frames.into_iter().zip(places.files.names(file, addresses)) {
+                if let Some(frames) = completed(&samples.frames[i], names) {
+                    out.lines += u64::from(frames.iter().any(|f| !f.source.is_empty()));
+                    frames_of[i] = frames;
                 }
             }
         }
@@ -143,8 +143,8 @@ fn completed(frame: &FrameRow, mut told: Vec<FrameRow>) -> Option<Vec<FrameRow>>
     } else if told.iter().all(|f| f.source.is_empty()) {
         return None;
     }
-    for one in &mut told {
-        (one.module, one.build_id, one.offset) = (frame.module.clone(), frame.build_id.clone(), frame.offset);
+    for row in &mut told {
+        (row.module, row.build_id, row.offset) = (frame.module.clone(), frame.build_id.clone(), frame.offset);
     }
     // The name that the program's own symbols have stays: diagnoses made before keep their words.
     if let Some(last) = told.last_mut().filter(|_| !frame.function.is_empty()) {
@@ -160,13 +160,13 @@ fn numbered(samples: &Samples, frames_of: &[Vec<FrameRow>]) -> Samples {
     let numbers: Vec<Vec<u32>> = frames_of
         .iter()
         .map(|of| {
-            let one = |frame| {
+            let number_of = |frame| {
                 *number.entry(frame).or_insert_with(|| {
                     frames.push(frame.clone());
                     frames.len() as u32 - 1
                 })
             };
-            of.iter().map(one).collect()
+            of.iter().map(number_of).collect()
         })
         .collect();
     let stack = |stack: &Vec<u32>| stack.iter().filter_map(|&f| numbers.get(f as usize)).flatten().copied().collect();
@@ -188,10 +188,10 @@ impl Folders<'_> {
         let name = Path::new(first).join(format!("{rest}.debug"));
         let usual = self.folders.iter().flat_map(|dir| [dir.join(".build-id").join(&name), dir.join(&name)]);
         let files = &mut self.files;
-        let found = usual.into_iter().find(|path| files.build_id(path).as_deref() == Some(build_id));
-        found.or_else(|| {
-            let all = self.by_build_id.get_or_insert_with(|| index(self.folders, files));
-            all.get(build_id).cloned()
+        let file = usual.into_iter().find(|path| files.build_id(path).as_deref() == Some(build_id));
+        file.or_else(|| {
+            let by_build_id = self.by_build_id.get_or_insert_with(|| index(self.folders, files));
+            by_build_id.get(build_id).cloned()
         })
     }
 }
@@ -210,9 +210,9 @@ fn index(folders: &[PathBuf], reading: &mut Files) -> BTreeMap<String, PathBuf> 
             } else if about.is_file() && files < MOST_FILES {
                 files += 1;
                 let Some(build_id) = reading.build_id(&entry.path()) else { continue };
-                let known = out.entry(build_id).or_default();
-                if about.len() > known.0 {
-                    *known = (about.len(), entry.path());
+                let longest = out.entry(build_id).or_default();
+                if about.len() > longest.0 {
+                    *longest = (about.len(), entry.path());
                 }
             }
         }
@@ -261,13 +261,13 @@ mod tests {
         let other = "00".repeat(20);
         let frames = vec![frame("", start, &build_id), frame("", start, &other), frame("own", start + 1, &build_id)];
         let before = Samples { rows: vec![], stacks: vec![vec![0, 1], vec![2]], frames };
-        let found = resolve(&before, &[dir.join("files")], here());
-        let names = |n: u32| found.samples.stack(n).map(|f| f.function.as_str()).collect::<Vec<_>>();
+        let resolved = resolve(&before, &[dir.join("files")], here());
+        let names = |n: u32| resolved.samples.stack(n).map(|f| f.function.as_str()).collect::<Vec<_>>();
         assert_eq!(names(0), ["rebuild_index", ""]);
         assert_eq!(names(1).last(), Some(&"own"), "a name stays");
-        assert!(found.samples.stack(1).all(|f| f.source.starts_with("server.c:")), "{:?}", found.samples.frames);
-        assert_eq!((found.named, found.unnamed, found.modules.len()), (1, 1, 2));
-        assert_eq!(found.modules.iter().filter(|m| m.file.is_some()).count(), 1);
+        assert!(resolved.samples.stack(1).all(|f| f.source.starts_with("server.c:")), "{:?}", resolved.samples.frames);
+        assert_eq!((resolved.named, resolved.unnamed, resolved.modules.len()), (1, 1, 2));
+        assert_eq!(resolved.modules.iter().filter(|m| m.file.is_some()).count(), 1);
         // By the convention of debug files, too; and without any of them nothing is made up.
         let usual = dir.join("usual/.build-id").join(&build_id[..2]);
         std::fs::create_dir_all(&usual).unwrap();

@@ -112,13 +112,13 @@ const RUST_LIBRARIES: [&str; 78] = [
 
 /// Whether a function of Rust is of a crate that is known as a library, by the function's demangled name.
 pub fn is_of_rust_library(function: &str) -> bool {
-    let of = |path: &str| {
+    let library_of = |path: &str| {
         let path = path.trim_start_matches(['<', '&', '(', '[', '*']);
         let path = ["mut ", "const ", "dyn ", "impl "].iter().fold(path, |path, kind| path.trim_start_matches(kind));
         path.split_once("::").map(|(name, _)| name.to_owned())
     };
     // `<F as axum::handler::Handler<T, S>>::call` is made for a type of the program's, whose code is in it: no crate stands there.
-    of(function).is_some_and(|name| RUST_LIBRARIES.binary_search(&name.as_str()).is_ok())
+    library_of(function).is_some_and(|name| RUST_LIBRARIES.binary_search(&name.as_str()).is_ok())
 }
 
 /// Gives the frames of a place in a program of Rust names with their paths. Debug information of lines alone has names without a path

@@ -135,7 +135,7 @@ impl MappingRoom {
 
 /// What became of the samples.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct StackTables {
     /// The tables.
     pub samples: Samples,
     /// User frames without a name, and all of them, over the stacks.
@@ -271,11 +271,11 @@ impl Stacks {
             }
             heads.push((pid, has_user, raw.kernel));
         }
-        let mut found = if asked.is_empty() { vec![] } else { self.reader.unwind(asked) }.into_iter();
+        let mut unwound = if asked.is_empty() { vec![] } else { self.reader.unwind(asked) }.into_iter();
         heads
             .into_iter()
             .map(|(pid, has_user, kernel)| {
-                let addresses = if has_user { found.next().unwrap_or_default() } else { vec![] };
+                let addresses = if has_user { unwound.next().unwrap_or_default() } else { vec![] };
                 self.number_of(pid, &kernel, &addresses)
             })
             .collect()
@@ -336,8 +336,8 @@ impl Stacks {
 
     /// The files behind the mappings of a process, by the mappings' starts.
     fn files_of(&mut self, pid: u32, process: &Process) -> FxHashMap<u64, FileId> {
-        let of = |m: &Mapping| Some((m.start, self.file(pid, &process.program, m)?));
-        process.maps.all().iter().filter_map(of).collect()
+        let start_and_file = |m: &Mapping| Some((m.start, self.file(pid, &process.program, m)?));
+        process.maps.all().iter().filter_map(start_and_file).collect()
     }
 
     /// The module behind a mapping of a process that runs `program`: opened once.
@@ -349,8 +349,8 @@ impl Stacks {
             return None;
         }
         let key = (mapping.inode, mapping.path.clone());
-        if let Some(known) = self.module_of.get(&key) {
-            return Some(*known);
+        if let Some(module) = self.module_of.get(&key) {
+            return Some(*module);
         }
         let file = self.modules.len() as FileId;
         let about = About { is_program, is_vdso, ..About::default() };
@@ -399,7 +399,7 @@ impl Stacks {
     }
 
     /// Names all functions.
-    pub fn finish(mut self) -> Found {
+    pub fn finish(mut self) -> StackTables {
         let names = self.names();
         let mut number: FxHashMap<FrameRow, u32> = FxHashMap::default();
         let mut samples = Samples::default();
@@ -443,7 +443,7 @@ impl Stacks {
         };
         let unread = self.reader.notes(name_of);
         unread.into_iter().for_each(|note| self.note(note));
-        Found { samples, unnamed, notes: self.notes.into_keys().collect() }
+        StackTables { samples, unnamed, notes: self.notes.into_keys().collect() }
     }
 
     /// The frames of every place, innermost first.
@@ -490,9 +490,9 @@ impl Stacks {
     fn frames(&mut self, file: FileId, offsets: &[u64]) -> Vec<Vec<FrameRow>> {
         let Some(Module { name, is_given }) = self.modules.get(file as usize) else { return vec![] };
         let asked = if *is_given { self.reader.names(file, Places::Offsets(offsets.to_vec())).ok() } else { None };
-        let (build_id, mut found) = asked.unwrap_or_default();
-        found.resize(offsets.len(), vec![]);
-        for (frames, &offset) in found.iter_mut().zip(offsets) {
+        let (build_id, mut rows) = asked.unwrap_or_default();
+        rows.resize(offsets.len(), vec![]);
+        for (frames, &offset) in rows.iter_mut().zip(offsets) {
             if frames.is_empty() {
                 frames.push(FrameRow { offset, ..FrameRow::default() });
             }
@@ -500,20 +500,20 @@ impl Stacks {
                 (frame.module, frame.build_id) = (name.clone(), build_id.clone());
             }
         }
-        found
+        rows
     }
 
     /// The frames of addresses in what the runtime of a process compiled.
     fn compiled(&mut self, pid: u32, addresses: &[u64]) -> Vec<Vec<FrameRow>> {
         let map = self.processes.get_mut(&pid).and_then(|process| process.compiled.take());
-        let mut found = vec![];
+        let mut rows = vec![];
         if let Some(map) = map {
             let file = FIRST_MAP.saturating_add(pid);
             self.reader.give(file, map, None, About::default());
-            found = self.reader.compiled(file, addresses.to_vec()).unwrap_or_default();
+            rows = self.reader.compiled(file, addresses.to_vec()).unwrap_or_default();
         }
-        found.resize(addresses.len(), vec![]);
-        for frames in &mut found {
+        rows.resize(addresses.len(), vec![]);
+        for frames in &mut rows {
             // Without a name it is one place: the address means nothing outside of the process.
             frames.truncate(1);
             if frames.is_empty() {
@@ -521,7 +521,7 @@ impl Stacks {
             }
             frames[0].module = JIT.into();
         }
-        found
+        rows
     }
 }
 

@@ -30,14 +30,14 @@ pub fn near_begin(code: &[u8]) -> u64 {
         let mut written = factory.info(one).used_registers().iter().filter(written);
         written.any(|used| used.register().full_register() == Register::RDI)
     };
-    for one in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().take(NEAR) {
-        if one.is_invalid() {
+    for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().take(NEAR) {
+        if instruction.is_invalid() {
             return 0;
         }
-        if is_emulated(&code[one.ip() as usize..]) {
-            return one.ip();
+        if is_emulated(&code[instruction.ip() as usize..]) {
+            return instruction.ip();
         }
-        if one.flow_control() != FlowControl::Next || overwrites_first_argument(&one) {
+        if instruction.flow_control() != FlowControl::Next || overwrites_first_argument(&instruction) {
             return 0;
         }
     }

@@ -34,27 +34,27 @@ pub fn x86(pieces: Pieces<'_>, start: u64) -> Result<Vec<End>, String> {
     let mut out = vec![];
     for (range, bytes) in pieces {
         let mut recent: Vec<Instruction> = vec![];
-        for one in Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
-            if one.is_invalid() {
-                return Err(format!("its instruction at 0x{:x} cannot be decoded", one.ip()));
+        for instruction in Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
+            if instruction.is_invalid() {
+                return Err(format!("its instruction at 0x{:x} cannot be decoded", instruction.ip()));
             }
-            let end = match one.flow_control() {
+            let end = match instruction.flow_control() {
                 FlowControl::Return => Some(None),
-                FlowControl::UnconditionalBranch if !inside(one.near_branch_target()) => Some(None),
-                FlowControl::ConditionalBranch if !inside(one.near_branch_target()) => {
-                    if one.is_jcx_short() || one.is_loop() || one.is_loopcc() {
+                FlowControl::UnconditionalBranch if !inside(instruction.near_branch_target()) => Some(None),
+                FlowControl::ConditionalBranch if !inside(instruction.near_branch_target()) => {
+                    if instruction.is_jcx_short() || instruction.is_loop() || instruction.is_loopcc() {
                         return Err("it ends at a jump that may be an exit".into());
                     }
-                    Some(Some(one.condition_code() as u8 - 1))
+                    Some(Some(instruction.condition_code() as u8 - 1))
                 }
-                FlowControl::IndirectBranch if leaves(&one, &recent, bytes, range.start) => Some(None),
+                FlowControl::IndirectBranch if leaves(&instruction, &recent, bytes, range.start) => Some(None),
                 _ => None,
             };
-            out.extend(end.map(|condition| End { at: one.ip(), condition }));
+            out.extend(end.map(|condition| End { at: instruction.ip(), condition }));
             if recent.len() == NEAR {
                 recent.remove(0);
             }
-            recent.push(one);
+            recent.push(instruction);
         }
     }
     concluded(out)
@@ -90,11 +90,11 @@ pub fn arm64(pieces: Pieces<'_>, start: u64) -> Result<Vec<End>, String> {
     let mut out = vec![];
     for (range, bytes) in pieces {
         for (word, at) in bytes.chunks_exact(4).zip((range.start..).step_by(4)) {
-            let one = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-            let ret = one & 0xffff_fc1f == 0xd65f_0000 || one & 0xffff_fbff == 0xd65f_0bff;
-            let jump = one & 0xfc00_0000 == 0x1400_0000;
-            let distance = i64::from((one << 6).cast_signed() >> 6) * 4;
-            if one & 0xffff_fc1f == 0xd61f_0000 {
+            let instruction = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+            let ret = instruction & 0xffff_fc1f == 0xd65f_0000 || instruction & 0xffff_fbff == 0xd65f_0bff;
+            let jump = instruction & 0xfc00_0000 == 0x1400_0000;
+            let distance = i64::from((instruction << 6).cast_signed() >> 6) * 4;
+            if instruction & 0xffff_fc1f == 0xd61f_0000 {
                 return Err("it jumps by a register, to a table or elsewhere".into());
             }
             if ret || (jump && !inside(at.wrapping_add_signed(distance))) {

@@ -14,7 +14,7 @@ use super::Symbol;
 /// Of Go 1.20 and newer, and of 1.18.
 const MAGIC: [u32; 2] = [0xffff_fff1, 0xffff_fff0];
 /// Functions at most: damaged tables may claim any number.
-const MOST: usize = 4 << 20;
+const MOST_FUNCTIONS: usize = 4 << 20;
 
 /// The functions; none of a table of another version, or of a damaged one. `text`: the code.
 pub fn functions(table: &[u8], text: Range<u64>) -> Vec<Symbol> {
@@ -47,17 +47,19 @@ fn read(table: &[u8], text: Range<u64>) -> Option<Vec<Symbol>> {
     if !MAGIC.contains(&int(0)?) || *table.get(7)? != 8 {
         return None;
     }
-    let count = usize::try_from(word(0)?).ok().filter(|n| *n <= MOST)?;
+    let count = usize::try_from(word(0)?).ok().filter(|n| *n <= MOST_FUNCTIONS)?;
     // Since Go 1.26 the word is 0 and the code's section says it.
     let start = Some(word(2)?).filter(|start| text.contains(start)).unwrap_or(text.start);
     let [names, places] = [word(3)?, word(7)?].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
     let places = table.get(places..)?;
-    let of = |at: usize| Some(u32::from_le_bytes(places.get(at..at.checked_add(4)?)?.try_into().ok()?));
+    let word_at = |at: usize| Some(u32::from_le_bytes(places.get(at..at.checked_add(4)?)?.try_into().ok()?));
     let mut out = Vec::with_capacity(count.min(places.len() / 8));
     for i in 0..count {
-        let (Some(from), Some(about), Some(to)) = (of(8 * i), of(8 * i + 4), of(8 * i + 8)) else { break };
+        let (Some(from), Some(about), Some(to)) = (word_at(8 * i), word_at(8 * i + 4), word_at(8 * i + 8)) else {
+            break;
+        };
         // Of a function: where it is, where its name is.
-        let Some(name) = of((about as usize).checked_add(4)?) else { continue };
+        let Some(name) = word_at((about as usize).checked_add(4)?) else { continue };
         let text = names.checked_add(name as usize).and_then(|at| table.get(at..));
         let Some(raw) = text.and_then(|t| t.split(|&b| b == 0).next()) else { continue };
         let range = start.checked_add(u64::from(from))?..start.checked_add(u64::from(to))?;
@@ -95,9 +97,9 @@ mod tests {
 
     #[test]
     fn names_and_places_come_from_the_table() {
-        let found = functions(&table(), 0x1000..0x2000);
-        let of: Vec<_> = found.iter().map(|s| (s.raw.as_str(), s.range.clone())).collect();
-        assert_eq!(of, [("main.main", 0x1000..0x1040), ("main.slow", 0x1040..0x1090)]);
+        let symbols = functions(&table(), 0x1000..0x2000);
+        let names_and_ranges: Vec<_> = symbols.iter().map(|s| (s.raw.as_str(), s.range.clone())).collect();
+        assert_eq!(names_and_ranges, [("main.main", 0x1000..0x1040), ("main.slow", 0x1040..0x1090)]);
     }
 
     #[test]

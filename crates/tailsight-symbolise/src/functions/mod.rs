@@ -167,36 +167,36 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
     }
 
     fn find(&self, symbols: &[Symbol], wanted: &Wanted) -> Result<Located, String> {
-        let mut found = Located { build_id: self.elf.build_id.clone(), ..Located::default() };
+        let mut located = Located { build_id: self.elf.build_id.clone(), ..Located::default() };
         let chosen = match wanted {
             Wanted::Name(name) => named(symbols, name)?,
             Wanted::Rust { paths, trace } => {
-                let of = |path: &String| self.instances(symbols, path);
-                found.functions.extend(paths.iter().filter_map(of));
-                if found.functions.is_empty() && self.has_constant(trace) {
-                    found.refused.push("its symbols were removed".into());
+                let instance = |path: &String| self.instances(symbols, path);
+                located.functions.extend(paths.iter().filter_map(instance));
+                if located.functions.is_empty() && self.has_constant(trace) {
+                    located.refused.push("its symbols were removed".into());
                 }
-                return Ok(found);
+                return Ok(located);
             }
             Wanted::Go(names) => {
-                let of = |name: &String| self.begins(symbols.iter().filter(|symbol| symbol.raw == *name), name);
-                found.functions.extend(names.iter().filter(|_| self.go).filter_map(of));
-                return Ok(found);
+                let beginning = |name: &String| self.begins(symbols.iter().filter(|symbol| symbol.raw == *name), name);
+                located.functions.extend(names.iter().filter(|_| self.go).filter_map(beginning));
+                return Ok(located);
             }
             Wanted::Offset(offset) => vec![self.at(symbols, *offset)?],
             Wanted::Probe { provider, probe } => {
-                found.functions.push(self.probe(provider, probe)?);
-                return Ok(found);
+                located.functions.push(self.probe(provider, probe)?);
+                return Ok(located);
             }
         };
         for (name, symbol) in chosen {
             match self.traceable(&name, symbol, symbols) {
-                Ok(function) => found.functions.push(function),
-                Err(why) => found.refused.push(format!("{name}: {why}")),
+                Ok(function) => located.functions.push(function),
+                Err(why) => located.refused.push(format!("{name}: {why}")),
             }
         }
-        if found.functions.is_empty() {
-            return Err(found.refused.join("; "));
+        if located.functions.is_empty() {
+            return Err(located.refused.join("; "));
         }
         if self.go {
             let at = |name: &str| {
@@ -206,9 +206,9 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
             let places = at("runtime.execute").zip(at("runtime.schedule"));
             let (execute, schedule) = places
                 .ok_or("a Go program without runtime.execute and runtime.schedule: the running goroutine is unknown")?;
-            found.go = Some([execute, schedule]);
+            located.go = Some([execute, schedule]);
         }
-        Ok(found)
+        Ok(located)
     }
 
     /// The function that begins at a place of the file.
@@ -256,8 +256,8 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
 
     fn traceable(&self, name: &str, mut symbol: Symbol, symbols: &[Symbol]) -> Result<Traceable, String> {
         if symbol.range.is_empty() {
-            let known = self.elf.function_range(symbol.range.start).filter(|r| r.start == symbol.range.start);
-            symbol.range = known.ok_or("its length is not known")?;
+            let range = self.elf.function_range(symbol.range.start).filter(|r| r.start == symbol.range.start);
+            symbol.range = range.ok_or("its length is not known")?;
         }
         let start = self.offset_of(symbol.range.start).ok_or("it is not loaded code")?;
         let begins = vec![(start, 0)];
@@ -283,13 +283,13 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         for cold in symbols.iter().filter(moved) {
             pieces.push((cold.range.clone(), self.bytes(&cold.range)?));
         }
-        let found = match self.file.architecture() {
+        let ends = match self.file.architecture() {
             Architecture::X86_64 => ends::x86(&pieces, symbol.range.start)?,
             Architecture::Aarch64 => ends::arm64(&pieces, symbol.range.start)?,
             _ => return Err("the instructions of this architecture are not known".into()),
         };
         let place = |end: End| Some(End { at: self.offset_of(end.at)?, ..end });
-        found.into_iter().map(|end| place(end).ok_or_else(|| "it is not loaded code".to_owned())).collect()
+        ends.into_iter().map(|end| place(end).ok_or_else(|| "it is not loaded code".to_owned())).collect()
     }
 
     fn bytes(&self, range: &Range<u64>) -> Result<Vec<u8>, String> {
@@ -310,16 +310,17 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
     }
 
     fn probe(&self, provider: &str, probe: &str) -> Result<Traceable, String> {
-        let all = usdt::probes(&self.file);
-        let (begin, end) = usdt::pair(&all, provider, probe)?;
+        let probes = usdt::probes(&self.file);
+        let (begin, end) = usdt::pair(&probes, provider, probe)?;
         let places = |name: &str| -> Result<Vec<(u64, u64)>, String> {
-            let of = all.iter().filter(|p| p.provider == provider && p.name == name);
-            of.map(|p| {
-                let semaphore = if p.semaphore == 0 { Some(0) } else { self.offset_of(p.semaphore) };
-                let place = self.offset_of(p.address).zip(semaphore);
-                place.ok_or_else(|| format!("{provider}:{name} is at no place of the file that is loaded"))
-            })
-            .collect()
+            let of_name = probes.iter().filter(|p| p.provider == provider && p.name == name);
+            of_name
+                .map(|p| {
+                    let semaphore = if p.semaphore == 0 { Some(0) } else { self.offset_of(p.semaphore) };
+                    let place = self.offset_of(p.address).zip(semaphore);
+                    place.ok_or_else(|| format!("{provider}:{name} is at no place of the file that is loaded"))
+                })
+                .collect()
         };
         let name = format!("{provider}:{}", if begin == end { &begin } else { usdt::stem(&begin, &end) });
         Ok(Traceable { name, begins: places(&begin)?, ends: EndsBy::Probe(places(&end)?) })
@@ -328,13 +329,13 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
 
 /// The functions of all symbol tables.
 fn symbols_of<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Vec<Symbol> {
-    let all = file.symbols().chain(file.dynamic_symbols());
+    let symbols = file.symbols().chain(file.dynamic_symbols());
     let function = |s: object::Symbol<'a, '_, R>| {
         let is = s.kind() == SymbolKind::Text && s.is_definition() && s.address() != 0;
         let raw = s.name().ok().filter(|name| is && !name.is_empty())?.to_owned();
         Some(Symbol { raw, range: s.address()..s.address().checked_add(s.size())? })
     };
-    all.filter_map(function).collect()
+    symbols.filter_map(function).collect()
 }
 
 /// The functions of a Go program without symbols.
@@ -348,7 +349,7 @@ fn pclntab<'a, R: ReadRef<'a>>(file: &object::File<'a, R>) -> Option<Vec<Symbol>
 fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String> {
     let pattern = name.contains(['*', '?']).then(|| WildMatch::new(name));
     let is = |text: &str| pattern.as_ref().map_or(text == name, |p| p.matches(text));
-    let mut found: Vec<(String, Symbol)> = vec![];
+    let mut matching: Vec<(String, Symbol)> = vec![];
     for symbol in symbols {
         // Clones of a function have its name and a suffix; a part that was moved out of the way is none.
         let plain =
@@ -358,16 +359,16 @@ fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String
         }
         let (whole, short) = demangled(plain);
         if is(&symbol.raw) || is(plain) || is(&whole) || is(&short) {
-            match found.iter_mut().find(|(_, s)| s.range.start == symbol.range.start) {
+            match matching.iter_mut().find(|(_, s)| s.range.start == symbol.range.start) {
                 Some((_, known)) => known.range.end = known.range.end.max(symbol.range.end),
-                None => found.push((short, symbol.clone())),
+                None => matching.push((short, symbol.clone())),
             }
         }
-        if found.len() > MOST_MATCHES {
+        if matching.len() > MOST_MATCHES {
             return Err(format!("{name:?} matches more than {MOST_MATCHES} functions: give a narrower name"));
         }
     }
-    if found.is_empty() {
+    if matching.is_empty() {
         return Err(if symbols.is_empty() {
             format!(
                 "it has no symbols (stripped), so {name:?} is not known: install its debug package, or give a place \
@@ -377,8 +378,8 @@ fn named(symbols: &[Symbol], name: &str) -> Result<Vec<(String, Symbol)>, String
             format!("it has no function {name:?}{}", near(symbols, name))
         });
     }
-    found.sort_by(|a, b| (&a.0, a.1.range.start).cmp(&(&b.0, b.1.range.start)));
-    Ok(found)
+    matching.sort_by(|a, b| (&a.0, a.1.range.start).cmp(&(&b.0, b.1.range.start)));
+    Ok(matching)
 }
 
 /// Whether a symbol is of an instance of a function itself, and not of what is inside of it (closures). `path`: its parts as symbols have
@@ -482,10 +483,10 @@ mod tests {
     fn a_function_of_this_program_has_a_begin_and_ends() {
         let open = || File::open(std::env::current_exe().unwrap()).unwrap();
         let wanted = Wanted::Name("tailsight_symbolise::functions::demangled".into());
-        let found = find(open(), None, &wanted).unwrap();
-        let function = &found.functions[0];
+        let located = find(open(), None, &wanted).unwrap();
+        let function = &located.functions[0];
         let EndsBy::Instructions(ends) = &function.ends else { panic!("{function:?}") };
-        assert!(!ends.is_empty() && function.begins[0].0 > 0 && found.go.is_none());
+        assert!(!ends.is_empty() && function.begins[0].0 > 0 && located.go.is_none());
         let again = find(open(), None, &Wanted::Offset(function.begins[0].0)).unwrap();
         assert_eq!(again.functions[0].begins, function.begins);
         let inside = find(open(), None, &Wanted::Offset(function.begins[0].0 + 1)).unwrap_err();

@@ -67,25 +67,25 @@ fn probe(body: &[u8], base: u64) -> Option<Probe> {
 /// # Errors
 /// Why there is no such pair, and which probes there are.
 pub fn pair(all: &[Probe], provider: &str, wanted: &str) -> Result<(String, String), String> {
-    let of: Vec<&str> = all.iter().filter(|p| p.provider == provider).map(|p| p.name.as_str()).collect();
-    if of.is_empty() {
+    let names: Vec<&str> = all.iter().filter(|p| p.provider == provider).map(|p| p.name.as_str()).collect();
+    if names.is_empty() {
         let mut others: Vec<&str> = all.iter().map(|p| p.provider.as_str()).collect();
         others.sort_unstable();
         others.dedup();
         let has = if others.is_empty() { "none at all".into() } else { format!("those of {}", others.join(", ")) };
         return Err(format!("it has no USDT probe of {provider:?}; it has {has}"));
     }
-    let has = |name: &str| of.contains(&name);
+    let has = |name: &str| names.contains(&name);
     if let Some((begin, end)) = wanted.split_once(',') {
         return match [begin, end].into_iter().find(|name| !has(name)) {
             None => Ok((begin.into(), end.into())),
-            Some(missing) => Err(format!("it has no USDT probe {provider}:{missing}; {}", listed(&of))),
+            Some(missing) => Err(format!("it has no USDT probe {provider}:{missing}; {}", listed(&names))),
         };
     }
     for (first, lasts) in PAIRS {
         for last in lasts {
             let begins =
-                of.iter().filter(|name| name.strip_suffix(first).is_some_and(|stem| has(&format!("{stem}{last}"))));
+                names.iter().filter(|name| name.strip_suffix(first).is_some_and(|stem| has(&format!("{stem}{last}"))));
             for begin in begins {
                 let stem = &begin[..begin.len() - first.len()];
                 let end = format!("{stem}{last}");
@@ -96,19 +96,22 @@ pub fn pair(all: &[Probe], provider: &str, wanted: &str) -> Result<(String, Stri
         }
     }
     Err(if has(wanted) {
-        format!("{provider}:{wanted} is one probe, and a span needs two: write {provider}:BEGIN,END; {}", listed(&of))
+        format!(
+            "{provider}:{wanted} is one probe, and a span needs two: write {provider}:BEGIN,END; {}",
+            listed(&names)
+        )
     } else {
-        format!("it has no USDT probe {provider}:{wanted}; {}", listed(&of))
+        format!("it has no USDT probe {provider}:{wanted}; {}", listed(&names))
     })
 }
 
 fn listed(of: &[&str]) -> String {
-    let mut of = of.to_vec();
-    of.sort_unstable();
-    of.dedup();
-    let more = of.len().saturating_sub(12);
-    of.truncate(12);
-    format!("it has {}{}", of.join(", "), if more > 0 { format!(" and {more} more") } else { String::new() })
+    let mut sorted = of.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let more = sorted.len().saturating_sub(12);
+    sorted.truncate(12);
+    format!("it has {}{}", sorted.join(", "), if more > 0 { format!(" and {more} more") } else { String::new() })
 }
 
 /// What two names have in common, to call the pair by.
@@ -137,9 +140,9 @@ mod tests {
         let mut notes = note(0x1000, 0x500, 0x9000, b"db\0query__start\0-4@%eax\0");
         notes.extend(note(0x1010, 0x500, 0, b"db\0query__done\0\0"));
         let probes = parse(&notes, 0x600);
-        let of = |p: &Probe| (p.provider.clone(), p.name.clone(), p.address, p.semaphore);
-        assert_eq!(of(&probes[0]), ("db".into(), "query__start".into(), 0x1100, 0x9100));
-        assert_eq!(of(&probes[1]), ("db".into(), "query__done".into(), 0x1110, 0));
+        let parts_of = |p: &Probe| (p.provider.clone(), p.name.clone(), p.address, p.semaphore);
+        assert_eq!(parts_of(&probes[0]), ("db".into(), "query__start".into(), 0x1100, 0x9100));
+        assert_eq!(parts_of(&probes[1]), ("db".into(), "query__done".into(), 0x1110, 0));
         for cut in 0..notes.len() {
             let _ = parse(&notes[..cut], 0);
         }
@@ -150,16 +153,17 @@ mod tests {
 
     #[test]
     fn two_probes_are_a_begin_and_an_end() {
-        let of = |name: &str| Probe { provider: "db".into(), name: name.into(), address: 1, semaphore: 0 };
-        let all = ["query__start", "query__done", "function-entry", "function-return", "hit", "a", "b"].map(of);
-        let pair = |wanted: &str| pair(&all, "db", wanted);
+        let probe_named = |name: &str| Probe { provider: "db".into(), name: name.into(), address: 1, semaphore: 0 };
+        let probes =
+            ["query__start", "query__done", "function-entry", "function-return", "hit", "a", "b"].map(probe_named);
+        let pair = |wanted: &str| pair(&probes, "db", wanted);
         let query = ("query__start".to_owned(), "query__done".to_owned());
         assert_eq!((pair("query"), pair("query__done")), (Ok(query.clone()), Ok(query.clone())));
         assert_eq!(pair("function").unwrap().1, "function-return");
         assert_eq!(pair("a,b").unwrap(), ("a".into(), "b".into()));
         assert!(pair("hit").unwrap_err().contains("a span needs two"));
         assert!(pair("a,c").unwrap_err().contains("db:c"));
-        assert!(super::pair(&all, "web", "x").unwrap_err().contains("those of db"));
+        assert!(super::pair(&probes, "web", "x").unwrap_err().contains("those of db"));
         assert_eq!(stem(&query.0, &query.1), "query");
         assert_eq!(stem("a", "b"), "a");
     }

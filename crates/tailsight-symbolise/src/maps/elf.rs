@@ -103,13 +103,13 @@ impl Elf {
 
     /// The address in the file's own address space of a place in the file; `None`: no code is loaded from there.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
-        let of = |s: &Segment| s.file.contains(&offset).then(|| s.address.checked_add(offset - s.file.start));
+        let address_in = |s: &Segment| s.file.contains(&offset).then(|| s.address.checked_add(offset - s.file.start));
         // A mapping starts at a page, which may begin before the segment does.
         let page = |s: &Segment| {
             let before = s.file.start.checked_sub(offset).filter(|&before| before < 1 << 16)?;
             s.address.checked_sub(before)
         };
-        self.segments.iter().find_map(of).unwrap_or_else(|| self.segments.iter().find_map(page))
+        self.segments.iter().find_map(address_in).unwrap_or_else(|| self.segments.iter().find_map(page))
     }
 
     /// Where the function begins that an address is in, by the index of the unwind tables: also of files without symbols. `None`
@@ -155,23 +155,23 @@ fn segment((from, bytes): (u64, u64), address: u64) -> Option<Segment> {
 
 /// Where the functions begin that a file exports, in order, with their names; of a damaged file none.
 pub fn exported_begins(file: File) -> Vec<(u64, String)> {
-    let all = || {
+    let read = || {
         let cache = ReadCache::new(file);
         let file = object::File::parse(&cache)?;
         let is_function = |s: &object::Symbol<'_, '_, _>| s.is_definition() && s.kind() == object::SymbolKind::Text;
         let begin = |s: object::Symbol<'_, '_, _>| {
             Some((s.address(), s.name().ok().filter(|name| !name.is_empty())?.to_owned()))
         };
-        let mut all: Vec<(u64, String)> = file.dynamic_symbols().filter(is_function).filter_map(begin).collect();
-        all.sort_unstable();
-        Ok(all)
+        let mut functions: Vec<(u64, String)> = file.dynamic_symbols().filter(is_function).filter_map(begin).collect();
+        functions.sort_unstable();
+        Ok(functions)
     };
-    guarded(all).unwrap_or_default()
+    guarded(read).unwrap_or_default()
 }
 
 /// The functions that a small image exports, by address: `(range, name)`. For the kernel's own page in every process.
 pub fn exported(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
-    let all = || {
+    let read = || {
         let file = object::File::parse(bytes)?;
         let symbol = |s: object::Symbol<'_, '_>| {
             let name = s.name().ok().filter(|name| !name.is_empty())?;
@@ -179,7 +179,7 @@ pub fn exported(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
         };
         Ok(file.dynamic_symbols().filter(|s| s.is_definition()).filter_map(symbol).collect())
     };
-    guarded(all).unwrap_or_default()
+    guarded(read).unwrap_or_default()
 }
 
 /// Damaged files may make the parser panic: an error like any other.

@@ -244,10 +244,10 @@ not a line
     #[test]
     fn what_was_unmapped_since_is_still_known_and_what_was_mapped_over_is_not() {
         let first = Maps::parse("1000-2000 r-xp 0 0:0 1 /a\n3000-4000 r-xp 0 0:0 2 /b\n");
-        let both = first.updated(Maps::parse("3800-5000 r-xp 0 0:0 3 /c\n"));
-        assert_eq!(both.find(0x1800).unwrap().path, "/a");
-        assert!(both.find(0x3400).is_none());
-        assert_eq!(both.find(0x3900).unwrap().path, "/c");
+        let merged = first.updated(Maps::parse("3800-5000 r-xp 0 0:0 3 /c\n"));
+        assert_eq!(merged.find(0x1800).unwrap().path, "/a");
+        assert!(merged.find(0x3400).is_none());
+        assert_eq!(merged.find(0x3900).unwrap().path, "/c");
     }
 
     proptest::proptest! {

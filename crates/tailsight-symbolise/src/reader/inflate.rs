@@ -118,13 +118,13 @@ where
         }
         // One whose own header is damaged is none that is zlib's.
         let compression = section.compression(endian, data).ok().flatten();
-        let of = |(header, offset, bytes): (&Header::CompressionHeader, u64, u64)| {
+        let plain_bytes = |(header, offset, bytes): (&Header::CompressionHeader, u64, u64)| {
             use object::read::elf::CompressionHeader;
             let is_zlib = header.ch_type(endian) == elf::ELFCOMPRESS_ZLIB;
             Compressed { header_at, offset, bytes, plain_bytes: header.ch_size(endian).into(), is_zlib }
         };
         let none = Compressed { header_at, offset: 0, bytes: 0, plain_bytes: 0, is_zlib: false };
-        sections.push((section, compression.map_or(none, of)));
+        sections.push((section, compression.map_or(none, plain_bytes)));
     }
     Ok(Some((endian, sections)))
 }
@@ -271,8 +271,8 @@ mod tests {
         let path = dir.path().join("compressed");
         let bytes = std::fs::read(&path).unwrap();
         let parsed = object::File::parse(&*bytes).unwrap();
-        let of = parsed.section_by_name(".debug_info").and_then(|s| s.file_range()).unwrap().0 as usize;
-        let plain_bytes = u64::from_le_bytes(bytes[of + 8..of + 16].try_into().unwrap());
+        let debug_info_at = parsed.section_by_name(".debug_info").and_then(|s| s.file_range()).unwrap().0 as usize;
+        let plain_bytes = u64::from_le_bytes(bytes[debug_info_at + 8..debug_info_at + 16].try_into().unwrap());
         let debug_info = |most_bytes: u64| {
             let Inflated { file, refused } = inflated_file(&path, most_bytes).unwrap();
             let sections = sections(&file);
@@ -289,7 +289,7 @@ mod tests {
             (u64::MAX, "too large"),
         ] {
             let mut lying = bytes.clone();
-            lying[of + 8..of + 16].copy_from_slice(&says.to_le_bytes());
+            lying[debug_info_at + 8..debug_info_at + 16].copy_from_slice(&says.to_le_bytes());
             std::fs::write(&path, &lying).unwrap();
             let (length, why) = debug_info(1 << 20);
             assert!(length == 0 && why.contains(what), "{says}: {length} {why}");
@@ -306,7 +306,9 @@ mod tests {
         std::fs::write(&path, &many).unwrap();
         let why = inflated(File::open(&path).unwrap(), 1 << 20, || unreachable!("it is not copied")).unwrap_err();
         assert!(why.contains("more than 1000 compressed sections"), "{why}");
-        for (at, value, what) in [(of, 2u8, "another way"), (of + 24, 0xff, "cannot be decompressed")] {
+        for (at, value, what) in
+            [(debug_info_at, 2u8, "another way"), (debug_info_at + 24, 0xff, "cannot be decompressed")]
+        {
             let mut damaged = bytes.clone();
             damaged[at] = value;
             std::fs::write(&path, &damaged).unwrap();

@@ -431,9 +431,9 @@ impl Reader {
     fn wait(&self, stream: &UnixStream, deadline: Instant) -> io::Result<()> {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         loop {
-            let mut of = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+            let mut polled = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
             let span = remaining(deadline).min(LOOK);
-            match poll(&mut of, PollTimeout::try_from(span).unwrap_or(PollTimeout::ZERO)) {
+            match poll(&mut polled, PollTimeout::try_from(span).unwrap_or(PollTimeout::ZERO)) {
                 _ if self.is_stopped() => return Ok(()),
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
                 Ok(_) => return Ok(()),
@@ -556,7 +556,7 @@ fn is_build_id(text: &str) -> bool {
 
 /// Frames as a table can hold them, whatever was answered.
 fn safe(frames: Vec<FrameRow>) -> Vec<FrameRow> {
-    let one = |frame: FrameRow| FrameRow {
+    let short = |frame: FrameRow| FrameRow {
         function: shortened(&frame.function),
         source: shortened(&frame.source),
         exported_before: shortened(&frame.exported_before),
@@ -566,7 +566,7 @@ fn safe(frames: Vec<FrameRow>) -> Vec<FrameRow> {
         own: frame.own,
         ..FrameRow::default()
     };
-    frames.into_iter().take(MOST_INLINED).map(one).collect()
+    frames.into_iter().take(MOST_INLINED).map(short).collect()
 }
 
 #[cfg(test)]

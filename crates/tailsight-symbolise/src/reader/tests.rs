@@ -73,14 +73,14 @@ fn compressed_debug_information_is_used_as_far_as_it_is_what_it_says() {
     let line = listed.lines().find(|line| line.ends_with(" rebuild")).unwrap();
     let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
     let bytes = std::fs::read(dir.path().join("server")).unwrap();
-    let told = |bytes: &[u8]| {
+    let names_of = |bytes: &[u8]| {
         let mut reader = Reader::in_this_process();
         reader.give(0, file(dir.path(), bytes), None, About::default());
         let (_, frames) = reader.names(0, Places::Addresses(vec![address])).unwrap();
         let frame = frames[0].last().unwrap().clone();
         (frame.function, frame.source, reader.notes(|_| Some("server".into())))
     };
-    assert_eq!(told(&bytes), ("rebuild".into(), "server.c:1".into(), vec![]));
+    assert_eq!(names_of(&bytes), ("rebuild".into(), "server.c:1".into(), vec![]));
     let mut lying = bytes.clone();
     let at = {
         use object::{Object, ObjectSection};
@@ -89,7 +89,7 @@ fn compressed_debug_information_is_used_as_far_as_it_is_what_it_says() {
     };
     lying[at + 8..at + 16].copy_from_slice(&(1u64 << 46).to_le_bytes());
     let note = "the debug information of server is not used: its compressed sections are too large";
-    assert_eq!(told(&lying), ("rebuild".into(), String::new(), vec![note.into()]));
+    assert_eq!(names_of(&lying), ("rebuild".into(), String::new(), vec![note.into()]));
 }
 
 #[test]

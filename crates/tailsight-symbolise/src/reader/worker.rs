@@ -416,32 +416,36 @@ impl Module {
             Places::Addresses(at) => at.clone(),
             Places::Offsets(at) => at.iter().map(|&at| self.elf.address_of(at).unwrap_or(at)).collect(),
         };
-        let mut found: Vec<Vec<FrameRow>> = vec![vec![]; addresses.len()];
+        let mut by_address: Vec<Vec<FrameRow>> = vec![vec![]; addresses.len()];
         let by = |path: &Path, links: bool| match places {
             Places::Addresses(at) => resolve.addresses(path, at, links),
             Places::Offsets(at) => resolve.file(path, at, links),
         };
         if let Some((debug, follows)) = &self.debug {
-            found = resolve.addresses(&debug.path, &addresses, *follows);
+            by_address = resolve.addresses(&debug.path, &addresses, *follows);
         }
         // By the file itself what a debug file does not tell.
-        if let Some(file) = self.file.as_ref().filter(|_| found.iter().any(Vec::is_empty)) {
+        if let Some(file) = self.file.as_ref().filter(|_| by_address.iter().any(Vec::is_empty)) {
             let mut own = by(&file.path, self.follows_links);
             if self.follows_links && own.iter().all(Vec::is_empty) {
                 // Of a file with damaged debug information the library knows nothing at all.
                 own = by(&file.path, false);
             }
-            found.iter_mut().zip(own).filter(|(frames, _)| frames.is_empty()).for_each(|(frames, own)| *frames = own);
+            by_address
+                .iter_mut()
+                .zip(own)
+                .filter(|(frames, _)| frames.is_empty())
+                .for_each(|(frames, own)| *frames = own);
         }
         if self.is_rust
             && let Some(file) = &self.file
         {
             let symbols = by(&file.path, false);
-            found.iter_mut().zip(symbols).for_each(|(frames, symbols)| own::with_paths(frames, &symbols));
+            by_address.iter_mut().zip(symbols).for_each(|(frames, symbols)| own::with_paths(frames, &symbols));
         }
         // Read only where something has no name.
         let mut begins: Option<Vec<(u64, String)>> = None;
-        for (frames, &address) in found.iter_mut().zip(&addresses) {
+        for (frames, &address) in by_address.iter_mut().zip(&addresses) {
             if frames.is_empty() {
                 let listed = self.listed.iter().find(|(range, _)| range.contains(&address));
                 let function = listed.map_or_else(String::new, |(_, name)| crate::resolve::shortened(name));
@@ -466,7 +470,7 @@ impl Module {
                 }
             }
         }
-        found
+        by_address
     }
 
     fn exported_begins(&self) -> Vec<(u64, String)> {

@@ -55,18 +55,18 @@ impl Resolve {
     /// The functions of kernel addresses.
     pub fn kernel(&self, addresses: &[u64]) -> Vec<Vec<FrameRow>> {
         let kernel = Kernel { vmlinux: MaybeDefault::None, debug_syms: false, ..Kernel::default() };
-        let mut all = self.look_up(&Source::Kernel(kernel), Input::AbsAddr(addresses), addresses.len(), true);
-        for frame in all.iter_mut().filter(|frames| frames.is_empty()) {
+        let mut by_address = self.look_up(&Source::Kernel(kernel), Input::AbsAddr(addresses), addresses.len(), true);
+        for frame in by_address.iter_mut().filter(|frames| frames.is_empty()) {
             frame.push(FrameRow { module: KERNEL.into(), kernel: true, ..FrameRow::default() });
         }
-        all
+        by_address
     }
 
     fn look_up(&self, source: &Source<'_>, input: Input<&[u64]>, n: usize, kernel: bool) -> Vec<Vec<FrameRow>> {
         // The files are the target's own and may hold anything.
-        let found = catch_unwind(AssertUnwindSafe(|| self.symbolizer.symbolize(source, input)));
-        let found = found.ok().and_then(Result::ok).unwrap_or_default();
-        let mut out: Vec<Vec<FrameRow>> = found.iter().map(|of| frames(of, kernel)).collect();
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.symbolizer.symbolize(source, input)));
+        let symbolised = outcome.ok().and_then(Result::ok).unwrap_or_default();
+        let mut out: Vec<Vec<FrameRow>> = symbolised.iter().map(|of| frames(of, kernel)).collect();
         out.resize(n, Vec::new());
         out
     }
@@ -124,10 +124,10 @@ mod tests {
         let here = a_function_with_a_name_of_its_own as *const () as u64;
         let mapping = maps.find(here).unwrap();
         let path = std::env::current_exe().unwrap();
-        let found = Resolve::default().file(&path, &[here - mapping.start + mapping.offset, u64::MAX], true);
-        let name = &found[0].last().unwrap().function;
+        let frames = Resolve::default().file(&path, &[here - mapping.start + mapping.offset, u64::MAX], true);
+        let name = &frames[0].last().unwrap().function;
         assert!(name.ends_with("a_function_with_a_name_of_its_own"), "{name}");
-        assert!(found[1].is_empty());
+        assert!(frames[1].is_empty());
     }
 
     #[test]

@@ -207,20 +207,20 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn a_function_with_a_frame_that_no_table_tells_of_is_left_by_its_frame_pointer() {
         let maps = Maps::of(std::process::id()).unwrap();
-        let (one, other) = (here as *const () as u64 + 8, outer as *const () as u64 + 8);
+        let (inner, other) = (here as *const () as u64 + 8, outer as *const () as u64 + 8);
         // Behind the program's last function, to the end of the page.
-        let ip = maps.find(one).unwrap().end - 8;
+        let ip = maps.find(inner).unwrap().end - 8;
         let caller = |top: u64| {
             // Three words of the function, then its caller's frame pointer and its return address.
-            let words = [top, 0x2a, 0x2a, 0, one];
+            let words = [top, 0x2a, 0x2a, 0, inner];
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let registers = Registers { ip, sp: 0x1000, fp: 0x1018, lr: 0 };
             let stack = Unwind::default().stack(&maps, &registers, &bytes, &mut elf_of);
             assert_eq!(stack[0], ip);
             stack.get(1).copied()
         };
-        assert_eq!(caller(0x2a), Some(one));
-        assert_eq!(caller(0), Some(one));
+        assert_eq!(caller(0x2a), Some(inner));
+        assert_eq!(caller(0), Some(inner));
         assert_eq!(caller(other), Some(other), "a leaf without a frame");
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::bail;
-use tailsight_symbolise::debug_files::{self, Found};
+use tailsight_symbolise::debug_files::{self, Resolution};
 use tailsight_symbolise::reader::Reader;
 use tailsight_trace::{Run, RunWriter};
 
@@ -43,7 +43,7 @@ pub fn run(args: &Symbolise) -> anyhow::Result<Exit> {
 /// Where distributions put debug files.
 const USUAL: &str = "/usr/lib/debug";
 
-fn text(found: &Found) -> String {
+fn text(found: &Resolution) -> String {
     let mut out = format!(
         "Named:    {} functions that had no name; {} have none\nLines:    {} places have a source line now\n",
         found.named, found.unnamed, found.lines
@@ -51,7 +51,7 @@ fn text(found: &Found) -> String {
     let (with, without): (Vec<_>, Vec<_>) = found.modules.iter().partition(|m| m.file.is_some());
     for module in with {
         if let Some(file) = &module.file {
-            let _ = writeln!(out, "Found:    {} ({}) in {}", module.name, module.build_id, file.display());
+            let _ = writeln!(out, "Resolution:    {} ({}) in {}", module.name, module.build_id, file.display());
         }
     }
     for module in without {
