@@ -395,8 +395,8 @@ fn records<R: BufRead + Seek>(walk: &mut Walk<'_, R>, parts: &mut Parts, end: u6
 
 /// The queue of a core, or of a thread where perf recorded by thread.
 fn queue(queues: &mut Vec<Queue>, cpu: u32, tid: u32) -> &mut Queue {
-    let known = |n: u32| (n != u32::MAX).then_some(n);
-    let (cpu, tid) = (known(cpu), if cpu == u32::MAX { known(tid) } else { None });
+    let id = |n: u32| (n != u32::MAX).then_some(n);
+    let (cpu, tid) = (id(cpu), if cpu == u32::MAX { id(tid) } else { None });
     let place = queues.iter().position(|q| q.cpu == cpu && q.tid == tid).unwrap_or_else(|| {
         queues.push(Queue { cpu, tid, chunks: Vec::new() });
         queues.len() - 1

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use tailsight_output::input::{Links, open_regular};
 
 use crate::Error;
-use crate::blocks::{Block, Blocks, Cached, Clocks, Happening, Libipt, LibiptEvents, Lost, Packets, Told};
+use crate::blocks::{Block, Blocks, Cached, Clocks, Happening, Libipt, LibiptEvents, Lost, Packets, TimedHappening};
 use crate::gap::Gap;
 use crate::index::Piece;
 use crate::memory::{KERNEL_HALF, Memory};
@@ -266,22 +266,22 @@ impl<'a, B: Blocks> Flow<'a, B> {
     }
 
     fn run(&mut self, spaces: &mut Spaces<'_>) -> Option<()> {
-        let mut told = match self.blocks.synchronise() {
+        let mut has_event = match self.blocks.synchronise() {
             Ok(told) => told,
             Err(Lost::NotHere) => return None,
             Err(Lost::Because(_)) => return Some(()),
         };
         self.turn(spaces, 0);
         loop {
-            match self.follow(spaces, told) {
+            match self.follow(spaces, has_event) {
                 Ok(()) => break,
                 Err(Lost::NotHere) => return None,
                 Err(Lost::Because(error)) if error.code() == PtErrorCode::Eos => break,
                 Err(_) if self.cut && self.blocks.offset().is_some_and(|at| at + LONGEST_PACKET >= self.limit) => break,
                 Err(Lost::Because(error)) => {
                     self.lost(error);
-                    told = match self.blocks.synchronise() {
-                        Ok(told) => told,
+                    has_event = match self.blocks.synchronise() {
+                        Ok(has_event) => has_event,
                         Err(Lost::NotHere) => return None,
                         Err(Lost::Because(_)) => return Some(()),
                     };
@@ -470,7 +470,7 @@ impl<'a, B: Blocks> Flow<'a, B> {
         }
     }
 
-    fn told(&mut self, event: &Told, spaces: &mut Spaces<'_>) {
+    fn told(&mut self, event: &TimedHappening, spaces: &mut Spaces<'_>) {
         if event.status {
             // The first thing that has a time behind a synchronisation point.
             if !self.tracing {

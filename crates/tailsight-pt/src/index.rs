@@ -59,8 +59,8 @@ pub fn find(queue: &Queue, file: &File, mut each: impl FnMut(Psb)) -> std::io::R
     while from < queue.len() {
         queue.read(file, from, BLOCK + HEADER, &mut bytes)?;
         let mut at = 0;
-        while let Some(found) = finder.find(&bytes[at..]) {
-            at += found;
+        while let Some(distance) = finder.find(&bytes[at..]) {
+            at += distance;
             // What begins behind the block is the next one's.
             if at >= BLOCK {
                 break;
@@ -255,11 +255,11 @@ mod tests {
         std::fs::write(file.path(), &trace).unwrap();
         let len = trace.len() as u64;
         let queue = Queue { cpu: Some(0), tid: None, chunks: vec![Chunk { aux_offset: 0, before: 0, at: 0, len }] };
-        let mut found = Vec::new();
-        find(&queue, file.as_file(), |psb| found.push(psb)).unwrap();
+        let mut psbs = Vec::new();
+        find(&queue, file.as_file(), |psb| psbs.push(psb)).unwrap();
         let pieces = |size, losses: &[(u64, Gap)]| {
             let (mut cutter, mut out) = (Cutter::new(len, size, losses), Vec::new());
-            for psb in &found {
+            for psb in &psbs {
                 cutter.add(*psb);
                 out.extend(cutter.complete());
             }
@@ -274,7 +274,7 @@ mod tests {
         let third = len - 39;
         let (base, ip) = (1u64 << 48, Some(0xffff_ffff_8100_0000));
         assert_eq!(
-            found,
+            psbs,
             [
                 Psb { at: 7, tsc: Some(base + 9), ip },
                 Psb { at: BLOCK as u64 - 5, tsc: None, ip: None },

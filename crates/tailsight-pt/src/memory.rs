@@ -116,7 +116,7 @@ impl Memory {
     /// [`Error::Read`] when a file that the caller named cannot be read. A file that only the recording names may be missing.
     pub fn of(sideband: &Sideband, places: &Places) -> Result<Memory, Error> {
         let mut memory = Memory::default();
-        let mut known: FxHashMap<(String, String), u32> = FxHashMap::default();
+        let mut modules: FxHashMap<(String, String), u32> = FxHashMap::default();
         let text = sideband.changes.iter().find_map(|(_, change)| match change {
             Change::Map(m) if m.pid.is_none() && m.path.starts_with("[kernel.kallsyms]") => Some(m),
             _ => None,
@@ -127,7 +127,7 @@ impl Memory {
             match change {
                 Change::Map(mapping) if mapping.pid.is_some() => {
                     let key = (mapping.path.clone(), mapping.build_id.clone());
-                    let module = *known.entry(key).or_insert_with(|| {
+                    let module = *modules.entry(key).or_insert_with(|| {
                         memory.modules.push(found(mapping, places));
                         memory.modules.len() as u32 - 1
                     });
@@ -158,9 +158,9 @@ impl Memory {
         let mut modules: FxHashMap<(bool, String), u32> = FxHashMap::default();
         // By module: functions and their numbers by name.
         let mut by_module: Vec<FxHashMap<String, u64>> = Vec::new();
-        let mut all: Vec<TextFunction> = functions.collect();
-        all.sort_by_key(|f| (f.pid, f.range.start));
-        for f in all {
+        let mut sorted: Vec<TextFunction> = functions.collect();
+        sorted.sort_by_key(|f| (f.pid, f.range.start));
+        for f in sorted {
             let kernel = f.pid.is_none();
             let module = *modules.entry((kernel, f.file.clone())).or_insert_with(|| {
                 memory.modules.push(Module { name: f.file.clone(), kernel, ..Module::default() });

@@ -100,7 +100,7 @@ impl Moves {
 
 /// What a record says.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum MoveRecord {
     Runs(Task),
     Came(Task),
     Left { own: Task, next: Task, preempted: bool },
@@ -109,7 +109,7 @@ enum Told {
 /// The records of a core, put in order of time.
 #[derive(Clone, Debug, Default)]
 struct InOrder {
-    waiting: VecDeque<(u64, Told)>,
+    waiting: VecDeque<(u64, MoveRecord)>,
     moves: Moves,
     /// The time of the last one that was put to the moves, and whether an earlier one came after it.
     reached_ns: u64,
@@ -119,7 +119,7 @@ struct InOrder {
 }
 
 impl InOrder {
-    fn put(&mut self, time_ns: u64, told: Told) {
+    fn put(&mut self, time_ns: u64, told: MoveRecord) {
         // Of the same time, the first stays the first.
         let place = self.waiting.iter().rposition(|(at, _)| *at <= time_ns).map_or(0, |before| before + 1);
         self.late |= time_ns < self.reached_ns;
@@ -131,12 +131,12 @@ impl InOrder {
     }
 
     fn take_first(&mut self) {
-        let Some((time_ns, told)) = self.waiting.pop_front() else { return };
+        let Some((time_ns, record)) = self.waiting.pop_front() else { return };
         self.reached_ns = time_ns;
-        match told {
-            Told::Runs(task) => self.moves.runs(time_ns, task),
-            Told::Came(task) => self.moves.came(time_ns, task),
-            Told::Left { own, next, preempted } => self.moves.left(time_ns, own, next, preempted),
+        match record {
+            MoveRecord::Runs(task) => self.moves.runs(time_ns, task),
+            MoveRecord::Came(task) => self.moves.came(time_ns, task),
+            MoveRecord::Left { own, next, preempted } => self.moves.left(time_ns, own, next, preempted),
         }
     }
 
@@ -201,8 +201,8 @@ impl Records {
 
     /// What they tell, by core.
     pub fn finish(self) -> BTreeMap<u32, Moves> {
-        let known = (0..).zip(self.cores).filter(|(_, core)| core.any);
-        known.map(|(cpu, core)| (cpu, core.finish())).collect()
+        let traced = (0..).zip(self.cores).filter(|(_, core)| core.any);
+        traced.map(|(cpu, core)| (cpu, core.finish())).collect()
     }
 
     /// How many there were, by perf's number of the type.
@@ -230,12 +230,12 @@ impl Records {
             self.cores.resize_with(cpu + 1, InOrder::default);
         }
         KINDS.iter().zip(&mut self.counts).filter(|(of, _)| **of == kind).for_each(|(_, n)| *n += 1);
-        let told = match kind {
-            ITRACE_START => Told::Runs(other),
-            _ if misc & OUT == 0 => Told::Came(known(own)),
-            _ => Told::Left { own: known(own), next: known(other), preempted: misc & PREEMPTED != 0 },
+        let record = match kind {
+            ITRACE_START => MoveRecord::Runs(other),
+            _ if misc & OUT == 0 => MoveRecord::Came(known(own)),
+            _ => MoveRecord::Left { own: known(own), next: known(other), preempted: misc & PREEMPTED != 0 },
         };
-        self.cores[cpu].put(time_ns, told);
+        self.cores[cpu].put(time_ns, record);
         Some(size)
     }
 }
@@ -246,8 +246,8 @@ fn task(word: u64) -> Task {
 
 /// Numbers of tasks are signed: a negative one is none.
 fn known((pid, tid): Task) -> Task {
-    let known = |n: u32| if n.cast_signed() < 0 { 0 } else { n };
-    (known(pid), known(tid))
+    let id = |n: u32| if n.cast_signed() < 0 { 0 } else { n };
+    (id(pid), id(tid))
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {

@@ -279,8 +279,8 @@ impl Recording {
             }
             dues[i] = due;
             give(&mut stacks, &mut summary, each);
-            if let (Some(transfer), Some(of)) = (transfer.as_mut(), &mut stacks.transfers) {
-                of.drain(..).for_each(|one| transfer(&one));
+            if let (Some(transfer), Some(transfers)) = (transfer.as_mut(), &mut stacks.transfers) {
+                transfers.drain(..).for_each(|one| transfer(&one));
             }
         }
         give(&mut stacks, &mut summary, each);
@@ -421,21 +421,21 @@ pub(crate) fn names(memory: &Memory, places: &[(u32, u64)], reader: &mut Reader)
         by_module.entry(*module).or_default().push(i);
     }
     let mut out = vec![Named::default(); places.len()];
-    for (module, of) in by_module {
+    for (module, places_of) in by_module {
         let Some(about) = memory.modules.get(module as usize) else {
-            for i in of {
+            for i in places_of {
                 // Nothing says what this address is.
                 out[i] = Named { function: format!("[unknown {:#x}]", places[i].1), ..Named::default() };
             }
             continue;
         };
-        let offsets: Vec<u64> = of.iter().map(|&i| places[i].1).collect();
-        let found = match &about.path {
+        let offsets: Vec<u64> = places_of.iter().map(|&i| places[i].1).collect();
+        let read_names = match &about.path {
             Some(path) if !about.kernel => read(reader, module, path, offsets),
             _ => vec![],
         };
-        let found = found.into_iter().chain(std::iter::repeat(vec![]));
-        for (&i, frames) in of.iter().zip(found) {
+        let by_place = read_names.into_iter().chain(std::iter::repeat(vec![]));
+        for (&i, frames) in places_of.iter().zip(by_place) {
             let place = places[i].1;
             let full = frames.last().map(|frame| frame.function.clone()).filter(|name| !name.is_empty());
             let own = || about.symbols.at(place).map(|f| f.name.clone());

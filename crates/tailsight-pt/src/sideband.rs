@@ -362,11 +362,12 @@ fn trace_info(words: &[u64]) -> TraceInfo {
 fn of_header(out: &mut Sideband, file: &PerfFile) {
     let attributes = file.event_attributes();
     let traced = |t: &PerfEventType| matches!(t, PerfEventType::DynamicPmu(pmu, ..) if *pmu == out.info.pmu);
-    if let Some(of) = attributes.iter().find(|a| traced(&a.attr.type_)) {
-        if let PerfEventType::DynamicPmu(_, config, ..) = of.attr.type_ {
+    if let Some(attribute) = attributes.iter().find(|a| traced(&a.attr.type_)) {
+        if let PerfEventType::DynamicPmu(_, config, ..) = attribute.attr.type_ {
             out.info.config = config;
         }
-        out.info.kernel = !of.attr.flags.contains(linux_perf_data::linux_perf_event_reader::AttrFlags::EXCLUDE_KERNEL);
+        out.info.kernel =
+            !attribute.attr.flags.contains(linux_perf_data::linux_perf_event_reader::AttrFlags::EXCLUDE_KERNEL);
     }
     let text = |found: Result<Option<&str>, _>| found.ok().flatten().unwrap_or_default().to_owned();
     out.kernel_release = text(file.os_release());
@@ -380,9 +381,9 @@ fn of_header(out: &mut Sideband, file: &PerfFile) {
     for (_, change) in &mut out.changes {
         if let Change::Map(mapping) = change
             && mapping.build_id.is_empty()
-            && let Some(known) = ids.values().find(|dso| dso.path == mapping.path.as_bytes())
+            && let Some(dso) = ids.values().find(|dso| dso.path == mapping.path.as_bytes())
         {
-            mapping.build_id = hex(&known.build_id);
+            mapping.build_id = hex(&dso.build_id);
         }
     }
 }
@@ -433,8 +434,8 @@ impl Reader {
             RecordType(moves::ITRACE_START) => {
                 let data = record.data.as_slice();
                 if let (Some(cpu), Some(w)) = (common.cpu, data.first_chunk::<8>()) {
-                    let both = u64::from_le_bytes(*w);
-                    self.moves.entry(cpu).or_default().runs(time_ns, (both as u32, (both >> 32) as u32));
+                    let pid_and_tid = u64::from_le_bytes(*w);
+                    self.moves.entry(cpu).or_default().runs(time_ns, (pid_and_tid as u32, (pid_and_tid >> 32) as u32));
                 }
             }
             _ => self.parsed(record, &common, time_ns),

@@ -10,7 +10,7 @@ use libipt::insn::Class;
 use libipt_sys::pt_image;
 use rustc_hash::FxHashMap;
 
-use crate::blocks::code::{Code, Known, Layout};
+use crate::blocks::code::{Code, CodeBlock, Layout};
 use crate::blocks::images::{Images, Mode};
 use crate::memory::{KERNEL_HALF, Memory, Region};
 
@@ -67,7 +67,7 @@ impl<'a> Spaces<'a> {
 
     /// A block by its number.
     #[inline]
-    pub(crate) fn block(&self, number: u32) -> &Known {
+    pub(crate) fn block(&self, number: u32) -> &CodeBlock {
         self.code.block(number)
     }
 
@@ -95,22 +95,22 @@ impl<'a> Spaces<'a> {
     /// Where the function at an address of a space begins and ends; where no function is known, what lies between two that are.
     /// `kernel`: the kernel's version, and a time when it was.
     pub(crate) fn function(&mut self, space: Option<usize>, kernel: (usize, u64), ip: u64) -> Range<u64> {
-        let known = match space {
+        let cached = match space {
             _ if ip >= KERNEL_HALF => self.kernel.get(&(kernel.0, ip)),
             Some(space) => self.all[space].functions.get(&ip),
             None => None,
         };
-        if let Some(known) = known {
-            return known.clone();
+        if let Some(function) = cached {
+            return function.clone();
         }
         let (pid, ns) = space.map_or((0, kernel.1), |space| (self.all[space].pid, self.all[space].ns));
-        let found = self.memory.function(pid, ip, if ip >= KERNEL_HALF { kernel.1 } else { ns });
+        let function = self.memory.function(pid, ip, if ip >= KERNEL_HALF { kernel.1 } else { ns });
         match space {
-            _ if ip >= KERNEL_HALF => drop(self.kernel.insert((kernel.0, ip), found.clone())),
-            Some(space) => drop(self.all[space].functions.insert(ip, found.clone())),
+            _ if ip >= KERNEL_HALF => drop(self.kernel.insert((kernel.0, ip), function.clone())),
+            Some(space) => drop(self.all[space].functions.insert(ip, function.clone())),
             None => {}
         }
-        found
+        function
     }
 
     /// What is known of the indirect jumps of a space, by address.

@@ -121,10 +121,10 @@ impl Upcoming<'_> {
 
     /// Leaves out those that are followed by one at or before a time: the next one is the last of these, or later.
     pub fn skip_to(&mut self, ns: u64) {
-        let Some(of) = self.of.filter(|of| !of.is_empty()) else { return };
-        let block = of.blocks.partition_point(|(first_ns, _)| *first_ns <= ns).saturating_sub(1);
+        let Some(switches) = self.of.filter(|of| !of.is_empty()) else { return };
+        let block = switches.blocks.partition_point(|(first_ns, _)| *first_ns <= ns).saturating_sub(1);
         if block * BLOCK >= self.read {
-            (self.read, self.at) = (block * BLOCK, of.blocks[block].1);
+            (self.read, self.at) = (block * BLOCK, switches.blocks[block].1);
             self.read();
         }
         loop {
@@ -140,14 +140,14 @@ impl Upcoming<'_> {
     /// On to the next one, if there is one.
     fn read(&mut self) {
         let before = self.next.take();
-        let Some(of) = self.of.filter(|of| self.read < of.len) else { return };
+        let Some(switches) = self.of.filter(|of| self.read < of.len) else { return };
         let before_ns = match before {
             Some(before) if !self.read.is_multiple_of(BLOCK) => before.time_ns,
-            _ => of.blocks[self.read / BLOCK].0,
+            _ => switches.blocks[self.read / BLOCK].0,
         };
-        let time_ns = before_ns.wrapping_add(number(&of.bytes, &mut self.at));
-        let task = number(&of.bytes, &mut self.at);
-        let (pid, tid) = of.tasks[(task >> 1) as usize];
+        let time_ns = before_ns.wrapping_add(number(&switches.bytes, &mut self.at));
+        let task = number(&switches.bytes, &mut self.at);
+        let (pid, tid) = switches.tasks[(task >> 1) as usize];
         self.next = Some(Switch { time_ns, pid, tid, preempted: task & 1 != 0 });
         self.read += 1;
     }
@@ -208,25 +208,25 @@ mod tests {
             off in -1i64..2,
         ) {
             let mut time_ns = 7;
-            let all: Vec<Switch> = switches
+            let shifted: Vec<Switch> = switches
                 .iter()
                 .map(|(apart, switch)| {
                     time_ns += apart;
                     Switch { time_ns, ..*switch }
                 })
                 .collect();
-            let packed: Switches = all.iter().copied().collect();
-            prop_assert_eq!((packed.len(), packed.is_empty()), (all.len(), all.is_empty()));
-            prop_assert_eq!(packed.iter().collect::<Vec<_>>(), all.clone());
-            let ns = all.get(from).map_or(time_ns + 5, |s| s.time_ns).saturating_add_signed(off);
+            let packed: Switches = shifted.iter().copied().collect();
+            prop_assert_eq!((packed.len(), packed.is_empty()), (shifted.len(), shifted.is_empty()));
+            prop_assert_eq!(packed.iter().collect::<Vec<_>>(), shifted.clone());
+            let ns = shifted.get(from).map_or(time_ns + 5, |s| s.time_ns).saturating_add_signed(off);
             let mut upcoming = packed.iter();
             prop_assert!(upcoming.untouched());
             let taken = upcoming.by_ref().take(taken).count();
             prop_assert_eq!(upcoming.untouched(), taken == 0);
             upcoming.skip_to(ns);
-            let last = all.partition_point(|s| s.time_ns <= ns).saturating_sub(1);
-            prop_assert_eq!(upcoming.peek(), all.get(last.max(taken)));
-            prop_assert_eq!(upcoming.collect::<Vec<_>>(), all[last.max(taken)..].to_vec());
+            let last = shifted.partition_point(|s| s.time_ns <= ns).saturating_sub(1);
+            prop_assert_eq!(upcoming.peek(), shifted.get(last.max(taken)));
+            prop_assert_eq!(upcoming.collect::<Vec<_>>(), shifted[last.max(taken)..].to_vec());
         }
     }
 }

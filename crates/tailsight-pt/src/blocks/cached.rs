@@ -9,9 +9,9 @@ use std::ops::Range;
 use libipt::error::PtErrorCode;
 use libipt::insn::Class;
 
-use super::code::{Kind, Known};
+use super::code::{CodeBlock, Kind};
 use super::events::{Event, Events, Over, What};
-use super::{Block, Blocks, Happening, Lost, Told};
+use super::{Block, Blocks, Happening, Lost, TimedHappening};
 use crate::spaces::Spaces;
 
 /// Return addresses that are remembered for returns of one bit: as many as libipt's.
@@ -206,19 +206,19 @@ impl<E: Events> Cached<E> {
 
     /// A direct branch, or none. Whether there was one of these.
     fn direct(&mut self, spaces: &mut Spaces<'_>, number: u32) -> bool {
-        let known = *spaces.block(number);
-        match known.kind {
+        let block = *spaces.block(number);
+        match block.kind {
             Kind::Falls => {
                 let next = self.behind(spaces, number, false);
-                self.goes(known.behind, next);
+                self.goes(block.behind, next);
             }
             Kind::Jump | Kind::Call => {
                 // A call of what is behind it asks for its own address: none that is returned from.
-                if known.kind == Kind::Call && known.target != known.behind {
-                    self.returns.push(known.behind, number);
+                if block.kind == Kind::Call && block.target != block.behind {
+                    self.returns.push(block.behind, number);
                 }
                 let next = self.behind(spaces, number, true);
-                self.goes(known.target, next);
+                self.goes(block.target, next);
             }
             _ => return false,
         }
@@ -231,12 +231,12 @@ impl<E: Events> Cached<E> {
         let first = self.ip;
         let mut instructions = 0;
         loop {
-            let known = *spaces.block(number);
-            let jumps = self.branch(spaces, number, &known)?;
-            instructions += u64::from(known.instructions);
-            let told = self.trailing()?;
+            let block = *spaces.block(number);
+            let jumps = self.branch(spaces, number, &block)?;
+            instructions += u64::from(block.instructions);
+            let has_event = self.trailing()?;
             let goes_on =
-                jumps && !told && self.over.is_none() && within.contains(&known.end) && within.contains(&self.ip);
+                jumps && !has_event && self.over.is_none() && within.contains(&block.end) && within.contains(&self.ip);
             if goes_on && matches!(self.event.what, What::Taken { .. } | What::Target(_)) {
                 // What is wrong there is told when it is next.
                 if let Ok(next) = self.here(spaces)
@@ -247,25 +247,25 @@ impl<E: Events> Cached<E> {
                     continue;
                 }
             }
-            return Ok((Block { ip: first, instructions, ..whole(&known) }, told));
+            return Ok((Block { ip: first, instructions, ..whole(&block) }, has_event));
         }
     }
 
     /// Goes over the branch at the end of a block. Whether it was none, or a jump that is no call, return or way between user space and
     /// kernel.
     #[inline]
-    fn branch(&mut self, spaces: &mut Spaces<'_>, number: u32, known: &Known) -> Result<bool, Lost> {
-        match known.kind {
+    fn branch(&mut self, spaces: &mut Spaces<'_>, number: u32, block: &CodeBlock) -> Result<bool, Lost> {
+        match block.kind {
             Kind::Strange => return Err(Lost::NotHere),
             Kind::Conditional => {
                 let taken = self.bit().ok_or(Lost::NotHere)?;
-                let (ip, known) = if taken { (known.target, known.taken) } else { (known.behind, known.fallen) };
-                let next = if known != 0 { known } else { self.behind(spaces, number, taken) };
+                let (ip, next_block) = if taken { (block.target, block.taken) } else { (block.behind, block.fallen) };
+                let next = if next_block != 0 { next_block } else { self.behind(spaces, number, taken) };
                 self.goes(ip, next);
                 return Ok(true);
             }
             Kind::IndirectCall => {
-                self.returns.push(known.behind, number);
+                self.returns.push(block.behind, number);
                 self.indirect()?;
             }
             Kind::Return => match self.bit() {
@@ -279,7 +279,7 @@ impl<E: Events> Cached<E> {
             },
             Kind::Falls | Kind::Jump | Kind::Call => {
                 self.direct(spaces, number);
-                return Ok(known.kind != Kind::Call);
+                return Ok(block.kind != Kind::Call);
             }
             Kind::IndirectJump => {
                 self.indirect()?;
@@ -299,12 +299,12 @@ impl<E: Events> Cached<E> {
             return Err(Lost::Because(PtErrorCode::BadQuery.into()));
         }
         let number = self.here(spaces)?;
-        let known = *spaces.block(number);
-        if known.kind == Kind::Strange {
+        let block = *spaces.block(number);
+        if block.kind == Kind::Strange {
             return Err(Lost::NotHere);
         }
         self.ended = !self.direct(spaces, number);
-        Ok((whole(&known), false))
+        Ok((whole(&block), false))
     }
 
     /// On to where the event is told, without trace.
@@ -314,16 +314,16 @@ impl<E: Events> Cached<E> {
             What::Disabled(Some(_)) if !self.event.status => Err(Lost::NotHere),
             What::Disabled(None) if !self.event.status => {
                 let number = self.here(spaces)?;
-                let known = *spaces.block(number);
-                if known.writes_cr3 || known.kind == Kind::Strange {
+                let block = *spaces.block(number);
+                if block.writes_cr3 || block.kind == Kind::Strange {
                     return Err(Lost::NotHere);
                 }
-                if known.kind == Kind::IndirectCall {
-                    self.returns.push(known.behind, number);
+                if block.kind == Kind::IndirectCall {
+                    self.returns.push(block.behind, number);
                 }
                 // It is told at the first branch that would need trace.
-                let told = !self.direct(spaces, number);
-                Ok((whole(&known), told))
+                let has_event = !self.direct(spaces, number);
+                Ok((whole(&block), has_event))
             }
             What::DisabledAt(_)
             | What::Branch { .. }
@@ -335,19 +335,19 @@ impl<E: Events> Cached<E> {
                     return Ok((empty, true));
                 };
                 let number = self.here(spaces)?;
-                let known = *spaces.block(number);
-                if place > known.ip && place <= known.end {
+                let block = *spaces.block(number);
+                if place > block.ip && place <= block.end {
                     let (end, instructions) = spaces.before(number, place).ok_or(Lost::NotHere)?;
                     self.goes(place, 0);
                     return Ok((
-                        Block { ip: known.ip, end, instructions: u64::from(instructions), class: Some(Class::Other) },
+                        Block { ip: block.ip, end, instructions: u64::from(instructions), class: Some(Class::Other) },
                         true,
                     ));
                 }
                 if !self.direct(spaces, number) {
                     return Err(Lost::NotHere);
                 }
-                Ok((whole(&known), self.ip == place))
+                Ok((whole(&block), self.ip == place))
             }
             What::Disabled(_) | What::Enabled(_) | What::Overflow(_) | What::Stop | What::Frequency => {
                 Ok((empty, true))
@@ -356,20 +356,20 @@ impl<E: Events> Cached<E> {
             // It is told behind the instruction that writes CR3.
             What::Paging => {
                 let number = self.here(spaces)?;
-                let known = *spaces.block(number);
-                if known.writes_cr3 {
+                let block = *spaces.block(number);
+                if block.writes_cr3 {
                     let (end, instructions, behind) = spaces.until_paging(number).ok_or(Lost::NotHere)?;
                     self.goes(behind, 0);
                     self.bound = true;
                     return Ok((
-                        Block { ip: known.ip, end, instructions: u64::from(instructions), class: Some(Class::Other) },
+                        Block { ip: block.ip, end, instructions: u64::from(instructions), class: Some(Class::Other) },
                         true,
                     ));
                 }
                 if !self.direct(spaces, number) {
                     return Err(Lost::NotHere);
                 }
-                Ok((whole(&known), false))
+                Ok((whole(&block), false))
             }
             _ => Err(Lost::NotHere),
         }
@@ -378,8 +378,8 @@ impl<E: Events> Cached<E> {
 
 /// All of a block.
 #[inline]
-fn whole(known: &Known) -> Block {
-    let class = match known.kind {
+fn whole(block: &CodeBlock) -> Block {
+    let class = match block.kind {
         Kind::Falls | Kind::Strange => Class::Other,
         Kind::Jump | Kind::IndirectJump => Class::Jump,
         Kind::Conditional => Class::CondJump,
@@ -388,7 +388,7 @@ fn whole(known: &Known) -> Block {
         Kind::FarCall => Class::FarCall,
         Kind::FarReturn => Class::FarReturn,
     };
-    Block { ip: known.ip, end: known.end, instructions: u64::from(known.instructions), class: Some(class) }
+    Block { ip: block.ip, end: block.end, instructions: u64::from(block.instructions), class: Some(class) }
 }
 
 impl From<Over> for Lost {
@@ -430,7 +430,7 @@ impl<E: Events> Blocks for Cached<E> {
         self.trailing()
     }
 
-    fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(Told, bool), Lost> {
+    fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(TimedHappening, bool), Lost> {
         if let Some(over) = self.over {
             return Err(over.into());
         }
@@ -478,7 +478,7 @@ impl<E: Events> Blocks for Cached<E> {
             _ => return Err(Lost::NotHere),
         };
         self.fetch();
-        Ok((Told { tsc: has_tsc.then_some(tsc), status, what: happening }, self.trailing()?))
+        Ok((TimedHappening { tsc: has_tsc.then_some(tsc), status, what: happening }, self.trailing()?))
     }
 
     #[inline]

@@ -79,8 +79,9 @@ impl Clocks {
 
     /// The same in ticks of the counter; `None` where the ratio is not known.
     fn ticks(&self, crystal: u32) -> Option<u64> {
-        let (ticks, of) = self.ratio;
-        (ticks != 0 && of != 0).then(|| u64::from(crystal).wrapping_mul(u64::from(ticks)) / u64::from(of))
+        let (ticks, crystal_ticks) = self.ratio;
+        (ticks != 0 && crystal_ticks != 0)
+            .then(|| u64::from(crystal).wrapping_mul(u64::from(ticks)) / u64::from(crystal_ticks))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Code as basic blocks: where each ends, how, and which follow it. Each is disassembled once.
 //!
-//! In: the files that are mapped in an address space, at an address that runs. Out: [`Known`] blocks by number. Disassembly is
+//! In: the files that are mapped in an address space, at an address that runs. Out: [`CodeBlock`] blocks by number. Disassembly is
 //! iced-x86's.
 
 use std::fs::File;
@@ -45,7 +45,7 @@ pub enum Kind {
 
 /// A block of code.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct CodeBlock {
     /// Its first instruction.
     pub ip: u64,
     /// Its last instruction.
@@ -95,7 +95,7 @@ pub struct Code<'a> {
     mappings: Vec<Mapping>,
     numbers: FxHashMap<(u64, u64, u32, u64), u32>,
     /// By number; 0 is none.
-    known: Vec<Known>,
+    known: Vec<CodeBlock>,
     /// What [`Code::begins_behind`] found: by mapping, from where, behind what.
     begins: FxHashMap<(u32, u64, u64), Option<u64>>,
 }
@@ -103,7 +103,7 @@ pub struct Code<'a> {
 impl<'a> Code<'a> {
     /// Of this memory; nothing is read yet.
     pub fn new(memory: &'a Memory) -> Code<'a> {
-        let none = Known {
+        let none = CodeBlock {
             ip: 0,
             end: 0,
             behind: 0,
@@ -158,38 +158,38 @@ impl<'a> Code<'a> {
 
     /// A block by its number.
     #[inline]
-    pub fn block(&self, number: u32) -> &Known {
+    pub fn block(&self, number: u32) -> &CodeBlock {
         &self.known[number as usize]
     }
 
     /// The block that runs behind another: where it jumps to, or where it does not.
     #[inline]
     pub fn follows(&mut self, layout: &Layout, block: u32, taken: bool) -> Option<u32> {
-        let Known { target, behind, taken: to_target, fallen, mapping, .. } = self.known[block as usize];
-        let (ip, known) = if taken { (target, to_target) } else { (behind, fallen) };
-        if known != 0 {
-            return Some(known);
+        let CodeBlock { target, behind, taken: to_target, fallen, mapping, .. } = self.known[block as usize];
+        let (ip, next) = if taken { (target, to_target) } else { (behind, fallen) };
+        if next != 0 {
+            return Some(next);
         }
-        let found = self.find(layout, ip)?;
+        let number = self.find(layout, ip)?;
         // What is elsewhere may be another file in another process.
-        if self.known[found as usize].mapping == mapping {
+        if self.known[number as usize].mapping == mapping {
             let block = &mut self.known[block as usize];
-            *(if taken { &mut block.taken } else { &mut block.fallen }) = found;
+            *(if taken { &mut block.taken } else { &mut block.fallen }) = number;
         }
-        Some(found)
+        Some(number)
     }
 
     /// The block at an address; `None`: no code is there.
     pub fn find(&mut self, layout: &Layout, ip: u64) -> Option<u32> {
         let number = layout.mapping(ip)?;
-        if let Some(&known) = self.mappings[number as usize].blocks.get(&ip) {
-            return Some(known);
+        if let Some(&block) = self.mappings[number as usize].blocks.get(&ip) {
+            return Some(block);
         }
         let block = self.disassemble(number, ip)?;
         self.known.push(block);
-        let known = self.known.len() as u32 - 1;
-        self.mappings[number as usize].blocks.insert(ip, known);
-        Some(known)
+        let block = self.known.len() as u32 - 1;
+        self.mappings[number as usize].blocks.insert(ip, block);
+        Some(block)
     }
 
     fn bytes(&mut self, mapping: u32, ip: u64) -> Option<Vec<u8>> {
@@ -206,11 +206,11 @@ impl<'a> Code<'a> {
         (n > 0).then_some(bytes)
     }
 
-    fn disassemble(&mut self, mapping: u32, ip: u64) -> Option<Known> {
+    fn disassemble(&mut self, mapping: u32, ip: u64) -> Option<CodeBlock> {
         let bytes = self.bytes(mapping, ip)?;
         let mut decoder = Decoder::with_ip(64, &bytes, ip, DecoderOptions::NONE);
         let (taken, fallen, writes_cr3) = (0, 0, false);
-        let mut block = Known {
+        let mut block = CodeBlock {
             ip,
             end: ip,
             behind: ip,
@@ -247,8 +247,8 @@ impl<'a> Code<'a> {
     /// Where the first instruction at an address or behind it begins, in the code that runs on from another instruction; `None`: not known.
     pub fn begins_behind(&mut self, layout: &Layout, from: u64, at: u64) -> Option<u64> {
         let mapping = layout.mapping(from)?;
-        if let Some(known) = self.begins.get(&(mapping, from, at)) {
-            return *known;
+        if let Some(begin) = self.begins.get(&(mapping, from, at)) {
+            return *begin;
         }
         let begins = self.bytes(mapping, from).and_then(|bytes| {
             let mut decoder = Decoder::with_ip(64, &bytes, from, DecoderOptions::NONE);
@@ -264,7 +264,7 @@ impl<'a> Code<'a> {
 
     /// The part of a block before an address in it: its last instruction, and how many they are; `None`: no instruction begins there.
     pub fn before(&mut self, block: u32, ip: u64) -> Option<(u64, u16)> {
-        let Known { ip: first, mapping, .. } = self.known[block as usize];
+        let CodeBlock { ip: first, mapping, .. } = self.known[block as usize];
         let bytes = self.bytes(mapping, first)?;
         let mut decoder = Decoder::with_ip(64, &bytes, first, DecoderOptions::NONE);
         let (mut instruction, mut n) = (Instruction::default(), 0);
@@ -277,7 +277,7 @@ impl<'a> Code<'a> {
 
     /// The part of a block up to the instruction that writes CR3: that, how many they are, and what is behind it.
     pub fn until_paging(&mut self, block: u32) -> Option<(u64, u16, u64)> {
-        let Known { ip: first, mapping, instructions, .. } = self.known[block as usize];
+        let CodeBlock { ip: first, mapping, instructions, .. } = self.known[block as usize];
         let bytes = self.bytes(mapping, first)?;
         let mut decoder = Decoder::with_ip(64, &bytes, first, DecoderOptions::NONE);
         let mut instruction = Instruction::default();

@@ -15,7 +15,7 @@ use libipt::insn::Class;
 use libipt_sys as sys;
 
 use super::images::Mode;
-use super::{Block, Blocks, Happening, Lost, Told};
+use super::{Block, Blocks, Happening, Lost, TimedHappening};
 use crate::spaces::Spaces;
 
 /// See the module.
@@ -70,7 +70,7 @@ impl Blocks for Libipt {
         Ok(pending(unsafe { sys::pt_blk_sync_forward(self.decoder.as_ptr()) })?)
     }
 
-    fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(Told, bool), Lost> {
+    fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(TimedHappening, bool), Lost> {
         let mut event = MaybeUninit::<sys::pt_event>::zeroed();
         // SAFETY: the decoder lives; it writes one event of this size.
         let code = unsafe { sys::pt_blk_event(self.decoder.as_ptr(), event.as_mut_ptr(), size_of::<sys::pt_event>()) };
@@ -97,7 +97,7 @@ impl Blocks for Libipt {
             }
         };
         let tsc = (event.has_tsc() != 0).then_some(event.tsc);
-        Ok((Told { tsc, status: event.status_update() != 0, what }, more))
+        Ok((TimedHappening { tsc, status: event.status_update() != 0, what }, more))
     }
 
     fn block(&mut self, spaces: &mut Spaces<'_>, _: &Range<u64>) -> Result<(Block, bool), Lost> {

@@ -72,7 +72,7 @@ pub enum Happening {
 
 /// A [`Happening`] with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct TimedHappening {
     /// The time-stamp counter, where it is known.
     pub tsc: Option<u64>,
     /// It says again what is known: part of a synchronisation point.
@@ -101,7 +101,7 @@ pub trait Blocks {
     /// Goes on at the next synchronisation point.
     fn synchronise(&mut self) -> Result<bool, Lost>;
     /// What is told here.
-    fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(Told, bool), Lost>;
+    fn told(&mut self, spaces: &mut Spaces<'_>) -> Result<(TimedHappening, bool), Lost>;
     /// The next block; of no instructions, where something is told first. May be several at once as long as jumps lead from one to the
     /// next, and all are `within` a function.
     fn block(&mut self, spaces: &mut Spaces<'_>, within: &Range<u64>) -> Result<(Block, bool), Lost>;

@@ -102,7 +102,7 @@ type Waiting = (Binding, Option<What>);
 /// What came of a packet.
 enum Used {
     /// An event, and there may be more.
-    Told(What),
+    TimedHappening(What),
     /// An event, and no more.
     Last(What),
     /// No event, or none any more.
@@ -183,7 +183,7 @@ impl<'a> Packets<'a> {
         self.wait(Binding::PsbEnd, None)?;
         loop {
             let (packet, len) = read(&self.trace[self.at..]);
-            let told = match packet {
+            let status = match packet {
                 Packet::Pad => None,
                 Packet::Fup(address) => {
                     self.enabled = address.form != Address::SUPPRESSED;
@@ -213,8 +213,8 @@ impl<'a> Packets<'a> {
                     matches!(packet, Packet::Cbr(_)).then_some(What::Frequency)
                 }
             };
-            if told.is_some() {
-                self.wait(Binding::PsbEnd, told)?;
+            if status.is_some() {
+                self.wait(Binding::PsbEnd, status)?;
             }
             self.at += len;
         }
@@ -238,8 +238,8 @@ impl<'a> Packets<'a> {
     fn psb_end(&mut self) -> Used {
         let ip = self.ip.get();
         match self.bind(&[Binding::PsbEnd]) {
-            Some(Some(What::Enabled(_))) => Used::Told(What::Enabled(ip)),
-            Some(Some(what)) => Used::Told(at(what, ip)),
+            Some(Some(What::Enabled(_))) => Used::TimedHappening(What::Enabled(ip)),
+            Some(Some(what)) => Used::TimedHappening(at(what, ip)),
             _ => Used::Done,
         }
     }
@@ -260,10 +260,10 @@ impl<'a> Packets<'a> {
         self.bound = true;
         // The interrupt is told before what waits longer.
         let interrupt = self.waiting.iter().position(|(_, what)| matches!(what, Some(What::Branch { .. })));
-        let Some(place) = interrupt else { return Ok(Used::Told(What::Target(ip))) };
+        let Some(place) = interrupt else { return Ok(Used::TimedHappening(What::Target(ip))) };
         self.waiting.swap(0, place);
         match self.waiting.remove(0).1 {
-            Some(What::Branch { from, .. }) => Ok(Used::Told(What::Branch { from, to: ip })),
+            Some(What::Branch { from, .. }) => Ok(Used::TimedHappening(What::Branch { from, to: ip })),
             _ => Err(Over::NotHere),
         }
     }
@@ -274,7 +274,9 @@ impl<'a> Packets<'a> {
             match self.bind(&[Binding::Tip, Binding::TipOrFup]) {
                 None => return Ok(Used::Done),
                 Some(None) => {}
-                Some(Some(what @ (What::Mode(..) | What::PagingAt(_)))) => return Ok(Used::Told(at(what, ip))),
+                Some(Some(what @ (What::Mode(..) | What::PagingAt(_)))) => {
+                    return Ok(Used::TimedHappening(at(what, ip)));
+                }
                 Some(Some(_)) => return Err(Over::NotHere),
             }
         }
@@ -288,7 +290,7 @@ impl<'a> Packets<'a> {
             return self.bound_to_tip(ip);
         }
         (self.enabled, self.bound) = (true, true);
-        Ok(Used::Told(What::Enabled(ip)))
+        Ok(Used::TimedHappening(What::Enabled(ip)))
     }
 
     /// Tracing ends. What waits for that is told where it is off.
@@ -302,10 +304,10 @@ impl<'a> Packets<'a> {
             }
             Some(Some(What::Branch { from, .. })) => {
                 (self.enabled, self.bound) = (false, true);
-                Ok(Used::Told(What::DisabledAt(from)))
+                Ok(Used::TimedHappening(What::DisabledAt(from)))
             }
-            Some(Some(What::PagingAt(_))) if self.bound => Ok(Used::Told(What::PagingAt(None))),
-            Some(Some(What::Mode(long, _))) => Ok(Used::Told(What::Mode(long, None))),
+            Some(Some(What::PagingAt(_))) if self.bound => Ok(Used::TimedHappening(What::PagingAt(None))),
+            Some(Some(What::Mode(long, _))) => Ok(Used::TimedHappening(What::Mode(long, None))),
             Some(_) => Err(Over::NotHere),
         }
     }
@@ -323,7 +325,7 @@ impl<'a> Packets<'a> {
                     return Ok(Used::Done);
                 }
                 Some(None) => {}
-                Some(Some(what)) => return Ok(Used::Told(at(what, self.ip.get()))),
+                Some(Some(what)) => return Ok(Used::TimedHappening(at(what, self.ip.get()))),
             }
         }
     }
@@ -379,8 +381,8 @@ impl Events for Packets<'_> {
         let from = if self.sync == Some(self.at) { self.at + PSB.len() } else { self.at };
         // A packet may have taken the beginning of one.
         let from = from.saturating_sub(PSB.len() - 1);
-        let found = self.trace.get(from..).and_then(|rest| memchr::memmem::find(rest, &PSB)).ok_or(Over::End)?;
-        let at = from + found;
+        let psb = self.trace.get(from..).and_then(|rest| memchr::memmem::find(rest, &PSB)).ok_or(Over::End)?;
+        let at = from + psb;
         let follows = self.trace[at + PSB.len()..].starts_with(&PSB[..2]);
         if follows || self.trace[..at].ends_with(&PSB[..2]) {
             // Longer than one packet: libipt says which part of it is one.
@@ -411,7 +413,7 @@ impl Events for Packets<'_> {
             }
             let (packet, len) = read(&self.trace[self.at..]);
             match self.used(packet, len)? {
-                Used::Told(what) => {
+                Used::TimedHappening(what) => {
                     // Of a synchronisation point, the reader is at the end.
                     event.status = matches!(packet, Packet::Psb | Packet::PsbEnd);
                     (event.what, event.tsc, event.has_tsc) = (what, self.clock.tsc, self.clock.known);
@@ -481,8 +483,8 @@ fn read(bytes: &[u8]) -> (Packet, usize) {
 #[inline]
 fn number(bytes: &[u8], len: usize) -> Option<u64> {
     if let Some(whole) = bytes.first_chunk::<8>() {
-        let all = u64::from_le_bytes(*whole);
-        return Some(if len == 0 { 0 } else { all << (64 - 8 * len) >> (64 - 8 * len) });
+        let word = u64::from_le_bytes(*whole);
+        return Some(if len == 0 { 0 } else { word << (64 - 8 * len) >> (64 - 8 * len) });
     }
     Some(bytes.get(..len)?.iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte)))
 }
@@ -554,9 +556,10 @@ fn extended(bytes: &[u8]) -> Option<(Packet, usize)> {
         }
         0x03 => (Packet::Cbr(*bytes.get(2..4)?.first()?), 4),
         0x73 => {
-            let of = bytes.get(2..7)?;
-            let (crystal, ticks) = (u16::from_le_bytes([of[0], of[1]]), u16::from_le_bytes([of[3], of[4]]));
-            let reserved = of[2] != 0 || ticks >> 9 != 0;
+            let payload = bytes.get(2..7)?;
+            let (crystal, ticks) =
+                (u16::from_le_bytes([payload[0], payload[1]]), u16::from_le_bytes([payload[3], payload[4]]));
+            let reserved = payload[2] != 0 || ticks >> 9 != 0;
             (if reserved { Packet::Strange } else { Packet::Tma(crystal, ticks) }, 7)
         }
         0x43 => return whole(Packet::Pip, 8),

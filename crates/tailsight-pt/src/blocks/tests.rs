@@ -201,7 +201,7 @@ fn events_of_packets_by_chance_are_libipt_s() {
         }
     }
     assert!(events > 50_000 && ends > 500, "{events} events, {ends} traces to their end, {left} left to libipt");
-    let all = [
+    let variants = [
         "Branch",
         "Disabled",
         "DisabledAt",
@@ -215,6 +215,6 @@ fn events_of_packets_by_chance_are_libipt_s() {
         "Target",
         "Transaction",
     ];
-    let missing: Vec<_> = all.iter().filter(|kind| !kinds.contains(**kind)).collect();
+    let missing: Vec<_> = variants.iter().filter(|kind| !kinds.contains(**kind)).collect();
     assert!(missing.is_empty(), "{missing:?} of {kinds:?}");
 }

@@ -296,10 +296,10 @@ pub fn with(
     }
     let mut events: BTreeMap<u32, Vec<RunEvent>> = run.events()?.into_iter().map(|c| (c.cpu, c.events)).collect();
     for (cpu, more) in functions {
-        let all = events.entry(cpu).or_default();
-        all.extend(more);
+        let of_core = events.entry(cpu).or_default();
+        of_core.extend(more);
         // Stable: at the same nanosecond the run's own events come first.
-        all.sort_by_key(|event| event.ts);
+        of_core.sort_by_key(|event| event.ts);
     }
     let mut meta = RunMeta { source: format!("{}+intel-pt", run.meta.source), ..run.meta.clone() };
     if meta.traced.take().is_some_and(|already| !already.functions.is_empty()) {
@@ -347,12 +347,12 @@ fn decode(
     let summary = recording.decode(windows, &mut |event| sink.take(event))?;
     let mut out = sink.out;
     let totals = sink.times.functions;
-    let of = |(i, named): (usize, &crate::recording::Named)| {
+    let totals_of = |(i, named): (usize, &crate::recording::Named)| {
         let (calls, total_ns, own_ns) = totals.get(i).copied().unwrap_or_default();
         let (function, module, kernel) = (named.function.clone(), named.module.clone(), named.kernel);
         FunctionTime { function, module, kernel, calls, total_ns, own_ns }
     };
-    out.functions = summary.functions.iter().enumerate().map(of).collect();
+    out.functions = summary.functions.iter().enumerate().map(totals_of).collect();
     out.missing = recording.memory().missing().map(|(name, why)| (name.to_owned(), why.to_owned())).collect();
     out.lost_records = recording.sideband().lost;
     out.summary = summary;

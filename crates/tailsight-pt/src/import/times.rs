@@ -50,11 +50,11 @@ impl Times {
                         self.functions.resize(opened as usize + 1, (0, 0, 0));
                     }
                     let again = thread.open.iter().any(|(f, ..)| *f == opened);
-                    let of = &mut self.functions[opened as usize];
-                    of.0 += 1;
+                    let function = &mut self.functions[opened as usize];
+                    function.0 += 1;
                     // A recursive call counts once.
-                    of.1 += if again { 0 } else { total };
-                    of.2 += total.saturating_sub(callees);
+                    function.1 += if again { 0 } else { total };
+                    function.2 += total.saturating_sub(callees);
                 }
             }
             _ => {}

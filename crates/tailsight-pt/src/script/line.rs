@@ -171,8 +171,8 @@ fn switch<'a>(about: About<'a>, record: &'a str) -> Line<'a> {
 fn branch<'a>(about: About<'a>, rest: &'a str) -> Line<'a> {
     let mut rest = rest;
     // A period and the event's name, where perf was asked for them.
-    let mut both = rest.split_whitespace();
-    let (first, second) = (both.next().unwrap_or_default(), both.next().unwrap_or_default());
+    let mut words = rest.split_whitespace();
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let is_event = |word: &str| word.len() > 1 && word.ends_with(':');
     let is_count = first.bytes().all(|b| b.is_ascii_digit()) && is_event(second);
     let event = if is_count { second } else { first };

@@ -71,22 +71,22 @@ impl Script {
     /// # Errors
     /// [`Error::Read`]; [`Error::Text`] when it has no branch with all that is needed.
     pub fn open(path: &Path) -> Result<Script, Error> {
-        let mut seen = Seen::default();
-        let length = lines(path, |line| seen.take(&parse(line)))?;
-        if seen.branches == 0 {
-            let why = format!("{} lines, and none is a branch with its flags and symbols", seen.lines);
+        let mut first_reading = FirstReading::default();
+        let length = lines(path, |line| first_reading.take(&parse(line)))?;
+        if first_reading.branches == 0 {
+            let why = format!("{} lines, and none is a branch with its flags and symbols", first_reading.lines);
             return Err(Error::Text { path: path.into(), why });
         }
-        let mut sideband = Sideband { names: seen.names, ..Sideband::default() };
-        for (cpu, moves) in seen.moves {
+        let mut sideband = Sideband { names: first_reading.names, ..Sideband::default() };
+        for (cpu, moves) in first_reading.moves {
             sideband.switches.insert(cpu, moves.finish());
         }
-        let named = |((pid, start), f): ((u32, u64), Found)| {
+        let named = |((pid, start), f): ((u32, u64), PrintedFunction)| {
             let pid = (start < KERNEL_HALF).then_some(pid);
             TextFunction { pid, range: start..f.end, name: f.name, file: f.file }
         };
-        let memory = Memory::of_functions(seen.functions.into_iter().map(named));
-        Ok(Script { path: path.into(), sideband, memory, jumps: seen.jumps, length })
+        let memory = Memory::of_functions(first_reading.functions.into_iter().map(named));
+        Ok(Script { path: path.into(), sideband, memory, jumps: first_reading.jumps, length })
     }
 
     /// Reads it again and gives what happened to `each`.
@@ -173,7 +173,7 @@ impl Script {
 }
 
 /// A function, as far as the lines show it.
-struct Found {
+struct PrintedFunction {
     name: String,
     file: String,
     /// The address after the last one that was seen in it.
@@ -182,18 +182,18 @@ struct Found {
 
 /// What the first reading of the text finds.
 #[derive(Default)]
-struct Seen {
+struct FirstReading {
     names: Vec<Name>,
     known: FxHashSet<u32>,
     moves: BTreeMap<u32, Moves>,
     /// By process (the kernel's: 0) and first address.
-    functions: FxHashMap<(u32, u64), Found>,
+    functions: FxHashMap<(u32, u64), PrintedFunction>,
     jumps: bool,
     branches: u64,
     lines: u64,
 }
 
-impl Seen {
+impl FirstReading {
     fn take(&mut self, line: &Line<'_>) {
         self.lines += 1;
         match *line {
@@ -218,8 +218,8 @@ impl Seen {
     fn moved(&mut self, about: &About<'_>, came: bool, pid: u32, tid: u32, preempted: bool) {
         let Some(cpu) = about.cpu else { return };
         let moves = self.moves.entry(cpu).or_default();
-        let told = moves.last().is_some_and(|(before, last)| before && came && last.tid == tid);
-        if !told {
+        let has_core = moves.last().is_some_and(|(before, last)| before && came && last.tid == tid);
+        if !has_core {
             moves.push(came, Switch { time_ns: about.ns, pid, tid, preempted });
         }
     }
@@ -234,9 +234,9 @@ impl Seen {
     fn place(&mut self, about: &About<'_>, place: &Place<'_>) {
         let Some((name, start)) = place.symbol else { return };
         let pid = if start >= KERNEL_HALF { 0 } else { about.pid };
-        let new = || Found { name: name.to_owned(), file: place.file.to_owned(), end: place.ip };
-        let found = self.functions.entry((pid, start)).or_insert_with(new);
-        found.end = found.end.max(place.ip.saturating_add(1));
+        let new = || PrintedFunction { name: name.to_owned(), file: place.file.to_owned(), end: place.ip };
+        let function = self.functions.entry((pid, start)).or_insert_with(new);
+        function.end = function.end.max(place.ip.saturating_add(1));
     }
 }
 

@@ -49,12 +49,12 @@ impl Granularity {
 
     /// A quantile of the steps that are not 0, ns; beyond 1,023 ns the power of two above it. `None` without steps.
     pub fn quantile(&self, q: f64) -> Option<u64> {
-        let all: u64 = self.counts.iter().sum();
-        let rank = ((all as f64 * q).ceil() as u64).clamp(1, all.max(1));
+        let total: u64 = self.counts.iter().sum();
+        let rank = ((total as f64 * q).ceil() as u64).clamp(1, total.max(1));
         let mut before = 0;
         let at = self.counts.iter().position(|n| {
             before += n;
-            before >= rank && all > 0
+            before >= rank && total > 0
         })?;
         Some(if at < 1024 { at as u64 } else { 1 << (at - 1024 + 1).min(63) })
     }

@@ -43,8 +43,8 @@ impl Stacks<'_> {
         };
         let next = self.spaces.len() as u32;
         let space = *self.spaces.entry(key).or_insert(next);
-        if let (false, Some((of, _))) = (ip >= KERNEL_HALF, &mut core.space) {
-            *of = space;
+        if let (false, Some((core_space, _))) = (ip >= KERNEL_HALF, &mut core.space) {
+            *core_space = space;
         }
         space
     }
@@ -52,16 +52,16 @@ impl Stacks<'_> {
     /// The number of the function at an address, and whether that is its beginning.
     pub(super) fn function(&mut self, core: &mut Core<'_>, ns: u64, ip: u64) -> (u32, bool) {
         let space = self.space(core, ns, ip);
-        if let Some(&found) = self.found.get(&(space, ip)) {
-            return found;
+        if let Some(&function) = self.found.get(&(space, ip)) {
+            return function;
         }
         let region = self.memory.find(core.pid, ip, ns);
         let (module, place, at, named) = match region {
             None => (u32::MAX, ip, ip, false),
             Some(region) => {
                 let at = region.place(ip);
-                let known = self.memory.modules[region.module as usize].symbols.at(at);
-                (region.module, known.map_or(at, |f| f.range.start), at, known.is_some())
+                let symbol = self.memory.modules[region.module as usize].symbols.at(at);
+                (region.module, symbol.map_or(at, |f| f.range.start), at, symbol.is_some())
             }
         };
         let function = self.names.number(module, place);

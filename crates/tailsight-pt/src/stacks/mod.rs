@@ -163,9 +163,9 @@ impl<'a> Stacks<'a> {
             }
             Op::Start { ip } => {
                 // How control flow got here was told by the piece before.
-                let told = std::mem::take(&mut core.goes_on) && core.gap.is_none();
+                let goes_on = std::mem::take(&mut core.goes_on) && core.gap.is_none();
                 self.known(core, ns);
-                if !told {
+                if !goes_on {
                     self.sync(core, ns, ip, Entry::Known);
                 }
             }
@@ -200,9 +200,9 @@ impl<'a> Stacks<'a> {
         self.switch(core, u64::MAX);
         let ns = core.last_ns;
         if let Some((since, why)) = core.gap.take() {
-            let all = &mut self.counts.gaps.entry(why).or_default().1;
+            let gap_ns = &mut self.counts.gaps.entry(why).or_default().1;
             // A damaged time is any.
-            *all = all.saturating_add(ns.saturating_sub(since));
+            *gap_ns = gap_ns.saturating_add(ns.saturating_sub(since));
         }
         self.unwind(core, ns, 0);
         self.count(core);
@@ -211,9 +211,9 @@ impl<'a> Stacks<'a> {
     /// Control flow is known at `ns`.
     fn known(&mut self, core: &mut Core<'_>, ns: u64) {
         if let Some((since, why)) = core.gap.take() {
-            let all = &mut self.counts.gaps.entry(why).or_default().1;
+            let gap_ns = &mut self.counts.gaps.entry(why).or_default().1;
             // A damaged time is any.
-            *all = all.saturating_add(ns.saturating_sub(since));
+            *gap_ns = gap_ns.saturating_add(ns.saturating_sub(since));
             self.emit(core, ns, What::Resumed);
         } else if !core.on {
             self.emit(core, ns, What::On);
@@ -280,8 +280,8 @@ impl<'a> Stacks<'a> {
             let keep = limit.max(border) + i;
             return self.unwind(core, ns, keep);
         }
-        let known = stack.last().is_some_and(|f| f.entry == Entry::Known);
-        if known {
+        let is_whole = stack.last().is_some_and(|f| f.entry == Entry::Known);
+        if is_whole {
             let keep = stack.len() - 1;
             self.unwind(core, ns, keep);
             return self.sync(core, ns, to, Entry::Known);

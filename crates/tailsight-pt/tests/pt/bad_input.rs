@@ -63,11 +63,11 @@ fn a_trace_whose_counter_says_no_time_is_refused_with_what_to_do() {
 #[test]
 fn the_trace_of_an_unknown_model_is_decoded() {
     let (mut recording, _dir) = open(&good()).unwrap();
-    let (known, _) = transfers(&recording);
+    let (decoded, _) = transfers(&recording);
     recording.sideband.info.cpu = (6, 250, 15);
     let (unknown, summary) = transfers(&recording);
-    assert!(summary.errors.is_empty() && !known.is_empty());
-    assert_eq!(known, unknown);
+    assert!(summary.errors.is_empty() && !decoded.is_empty());
+    assert_eq!(decoded, unknown);
 }
 
 /// One overflow after the other, as when a buffer is never emptied in time: each lost interval is counted, and the rest is decoded.
@@ -89,16 +89,21 @@ fn a_storm_of_overflows_is_counted_and_what_is_between_is_decoded() {
     }
     assert!(storms > 2, "{storms} of {} intervals", places.len());
     let (recording, _dir) = open(&stormy).unwrap();
-    let (found, summary) = transfers(&recording);
+    let (decoded, summary) = transfers(&recording);
     let gaps: u64 = summary.counts.gaps.values().map(|(n, _)| *n).sum();
     assert!(summary.counts.gaps.contains_key(&Gap::Overflow) && gaps >= storms, "{:?}", summary.counts.gaps);
-    assert!(found.len() * 10 > whole.len() * 3 && found.len() < whole.len(), "{} of {}", found.len(), whole.len());
+    assert!(
+        decoded.len() * 10 > whole.len() * 3 && decoded.len() < whole.len(),
+        "{} of {}",
+        decoded.len(),
+        whole.len()
+    );
     // Nothing is invented: each call that is found is in the log, and not more often than there.
     let mut left = std::collections::HashMap::<_, i64>::new();
     whole.iter().for_each(|t| *left.entry(t).or_default() += 1);
-    found.iter().for_each(|t| *left.entry(t).or_default() -= 1);
+    decoded.iter().for_each(|t| *left.entry(t).or_default() -= 1);
     let invented = left.values().filter(|n| **n < 0).count();
-    assert_eq!(invented, 0, "{invented} of {}", found.len());
+    assert_eq!(invented, 0, "{invented} of {}", decoded.len());
 }
 
 /// Time does not go back, so a damaged one that is far too late would take the rest of the core's trace with it.

@@ -155,7 +155,7 @@ fn events(recording: &Recording, windows: Option<&[Window]>) -> (Vec<Event>, tai
 fn spans_nest_by_thread_and_have_the_names_of_their_functions() {
     for name in ALL {
         let (events, summary) = events(&open(name), None);
-        let of = |f: u32| summary.functions[f as usize].function.as_str();
+        let name_of = |f: u32| summary.functions[f as usize].function.as_str();
         let mut stacks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut deepest: Vec<&str> = Vec::new();
         let mut last = 0;
@@ -168,7 +168,7 @@ fn spans_nest_by_thread_and_have_the_names_of_their_functions() {
                     assert_ne!(entry, Entry::Interrupt, "the kernel was not traced");
                     stack.push(f);
                     if stack.len() > deepest.len() {
-                        deepest = stack.iter().map(|&f| of(f)).collect();
+                        deepest = stack.iter().map(|&f| name_of(f)).collect();
                     }
                 }
                 What::Leave(f) => assert_eq!(stack.pop(), Some(f), "{name}"),
@@ -178,9 +178,9 @@ fn spans_nest_by_thread_and_have_the_names_of_their_functions() {
         // The functions of tail calls took the place of their callers: `handle` goes on in `fibonacci`.
         let fibonacci = deepest.iter().filter(|f| **f == "fibonacci").count();
         assert!(fibonacci >= 3 && ["worker", "begin"].iter().any(|f| deepest.contains(f)), "{name}: {deepest:?}");
-        let all: Vec<&str> = summary.functions.iter().map(|f| f.function.as_str()).collect();
+        let names: Vec<&str> = summary.functions.iter().map(|f| f.function.as_str()).collect();
         for wanted in ["begin", "worker", "handle", "sort", "up", "down", "slow_path", "even", "odd", "spawn"] {
-            assert!(all.contains(&wanted), "{name}: {wanted} of {all:?}");
+            assert!(names.contains(&wanted), "{name}: {wanted} of {names:?}");
         }
         assert_eq!((summary.counts.strays, summary.counts.unnamed), (0, 0), "{name}");
         assert!(summary.counts.gaps.is_empty() && summary.decoded_bytes > 0);
@@ -191,8 +191,8 @@ fn spans_nest_by_thread_and_have_the_names_of_their_functions() {
 #[test]
 fn a_window_has_the_spans_of_the_whole() {
     let recording = open("tsc");
-    let (whole, all) = events(&recording, None);
-    let (first, last) = all.span_ns.unwrap();
+    let (whole, whole_summary) = events(&recording, None);
+    let (first, last) = whole_summary.span_ns.unwrap();
     let between = |from: u64, to: u64| Window {
         from_ns: first + (last - first) * from / 1000,
         to_ns: first + (last - first) * to / 1000,
@@ -200,7 +200,12 @@ fn a_window_has_the_spans_of_the_whole() {
     // A long one, and short ones that end in the middle of a piece.
     let windows = [between(500, 560), between(640, 645), between(700, 702), between(703, 704), between(800, 801)];
     let (_, of_one) = events(&recording, Some(&windows[..1]));
-    assert!(of_one.decoded_bytes * 2 < all.decoded_bytes, "{} of {}", of_one.decoded_bytes, all.decoded_bytes);
+    assert!(
+        of_one.decoded_bytes * 2 < whole_summary.decoded_bytes,
+        "{} of {}",
+        of_one.decoded_bytes,
+        whole_summary.decoded_bytes
+    );
     let (part, summary) = events(&recording, Some(&windows));
     let names = |events: &[Event], summary: &tailsight_pt::Summary| -> Vec<(u64, u32, String)> {
         let inside = events.iter().filter(|e| windows.iter().any(|w| (w.from_ns..w.to_ns).contains(&e.ns)));
@@ -210,7 +215,7 @@ fn a_window_has_the_spans_of_the_whole() {
         };
         inside.filter_map(name).collect()
     };
-    let (part, whole) = (names(&part, &summary), names(&whole, &all));
+    let (part, whole) = (names(&part, &summary), names(&whole, &whole_summary));
     assert!(whole.len() > 20 && part == whole, "{} and {}", part.len(), whole.len());
 }
 
@@ -231,14 +236,14 @@ fn damaged_trace_is_a_counted_gap_and_decoding_goes_on_behind_it() {
         std::fs::write(&path, &bad).unwrap();
         let roots = vec![fixture("")];
         let recording = Recording::open(&path, &Places { roots, ..Places::default() }).unwrap();
-        let mut found = Transfers::new();
+        let mut decoded = Transfers::new();
         let summary =
-            recording.transfers(PIECE, |t| found.entry(t.tid).or_default().push((t.call, t.from, t.to))).unwrap();
+            recording.transfers(PIECE, |t| decoded.entry(t.tid).or_default().push((t.call, t.from, t.to))).unwrap();
         assert!(!summary.errors.is_empty() && summary.counts.gaps.values().any(|(n, _)| *n > 0), "{at}");
         assert!(
-            count(&found) * 10 > count(&log) * 7 && count(&found) < count(&log),
+            count(&decoded) * 10 > count(&log) * 7 && count(&decoded) < count(&log),
             "{} of {}",
-            count(&found),
+            count(&decoded),
             count(&log)
         );
     }
@@ -260,16 +265,20 @@ fn a_missing_program_is_counted_and_named() {
 #[test]
 fn an_overflow_is_a_gap_and_never_bridged() {
     let (log, _) = log("overflow");
-    let (found, _) = ours(&open("overflow"), PIECE);
+    let (decoded, _) = ours(&open("overflow"), PIECE);
     let mut different = 0;
     for (tid, truth) in &log {
-        let found = &found[tid];
-        let before = truth.iter().zip(found).take_while(|(a, b)| a == b).count();
-        let behind = truth.iter().rev().zip(found.iter().rev()).take_while(|(a, b)| a == b).count();
+        let of_thread = &decoded[tid];
+        let before = truth.iter().zip(of_thread).take_while(|(a, b)| a == b).count();
+        let behind = truth.iter().rev().zip(of_thread.iter().rev()).take_while(|(a, b)| a == b).count();
         if before < truth.len() {
             different += 1;
             // At the edge of the gap a decoder knows a few instructions more or fewer than ran.
-            assert!(before + behind + 6 >= truth.len().max(found.len()), "{before} and {behind} of {}", truth.len());
+            assert!(
+                before + behind + 6 >= truth.len().max(of_thread.len()),
+                "{before} and {behind} of {}",
+                truth.len()
+            );
             assert!(before > 0 && behind > 20);
         }
     }

@@ -52,10 +52,10 @@ fn alone_it_is_a_run_with_the_names_of_its_functions_and_no_messages() {
     let names: Vec<&str> = run.meta.traced.as_ref().unwrap().functions.iter().map(|f| f.name.as_str()).collect();
     assert!(names.contains(&"fibonacci") && names.contains(&"slow_path"), "{names:?}");
     assert!(run.meta.warnings.iter().any(|w| w.contains("times are known in steps of")), "{:?}", run.meta.warnings);
-    let mut all: Vec<Event> = run.events().unwrap().into_iter().flat_map(|cpu| cpu.events).collect();
-    all.sort_by_key(|event| event.ts);
+    let mut events: Vec<Event> = run.events().unwrap().into_iter().flat_map(|cpu| cpu.events).collect();
+    events.sort_by_key(|event| event.ts);
     assert!(run.partial.is_empty(), "{:?}", run.partial);
-    assert_eq!(nests(&all) as u64, imported.summary.counts.spans);
+    assert_eq!(nests(&events) as u64, imported.summary.counts.spans);
     // Own times do not overlap: their sum is less than the recording, since one thread ran at a time.
     let own: u64 = imported.functions.iter().map(|f| f.own_ns).sum();
     let (first, last) = imported.summary.span_ns.unwrap();
@@ -91,34 +91,34 @@ fn run(dir: &Path, seconds: u64, log: bool) {
 
 #[test]
 fn with_a_run_the_functions_lie_on_its_timeline_between_its_events() {
-    let (of, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    run(of.path(), 5, true);
+    let (source, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    run(source.path(), 5, true);
     let recording = recording();
-    let imported = import::with(&recording, &mut Run::open(of.path()).unwrap(), None, output(to.path())).unwrap();
+    let imported = import::with(&recording, &mut Run::open(source.path()).unwrap(), None, output(to.path())).unwrap();
     assert_eq!((imported.outside, imported.clock_error_ns), (0, 1));
     let mut run = Run::open(to.path()).unwrap();
     assert_eq!(run.clock_log.len(), 3);
     let cores = run.events().unwrap();
     assert!(cores.iter().any(|c| c.events.iter().any(|e| e.kind() == Some(Kind::SchedSwitch))), "the run's own event");
-    let mut all: Vec<Event> = cores.into_iter().flat_map(|cpu| cpu.events).collect();
-    all.sort_by_key(|event| event.ts);
-    assert_eq!(nests(&all) as u64, imported.summary.counts.spans);
+    let mut events: Vec<Event> = cores.into_iter().flat_map(|cpu| cpu.events).collect();
+    events.sort_by_key(|event| event.ts);
+    assert_eq!(nests(&events) as u64, imported.summary.counts.spans);
     // The recording's first tick is 2^32: perf says 1 s + 2^31 ns, the run says 5 s + 2^31 ns.
-    let begins = all.iter().find(|e| e.kind() == Some(Kind::FunctionBegin)).unwrap();
+    let begins = events.iter().find(|e| e.kind() == Some(Kind::FunctionBegin)).unwrap();
     assert!(begins.ts.abs_diff(5_000_000_000 + (1 << 31)) < 10_000, "{}", begins.ts);
 }
 
 #[test]
 fn a_run_of_another_time_or_without_the_counter_is_refused_with_its_reason() {
-    let (of, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    run(of.path(), 500, true);
+    let (source, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    run(source.path(), 500, true);
     let refused = |dir: &Path| {
         let error = import::with(&recording(), &mut Run::open(dir).unwrap(), None, output(to.path())).unwrap_err();
         assert!(matches!(error, Error::With { .. }));
         error.to_string()
     };
-    assert!(refused(of.path()).contains("recorded at the same time"));
-    let of = tempfile::tempdir().unwrap();
-    run(of.path(), 5, false);
-    assert!(refused(of.path()).contains("time-stamp counter"));
+    assert!(refused(source.path()).contains("recorded at the same time"));
+    let source = tempfile::tempdir().unwrap();
+    run(source.path(), 5, false);
+    assert!(refused(source.path()).contains("time-stamp counter"));
 }

@@ -114,8 +114,8 @@ fn all_branches_that_perf_prints_give_our_spans() {
 fn calls_and_returns_alone_give_the_same_functions() {
     let count = |spans: &Spans| {
         let mut out: BTreeMap<(u32, String), u64> = BTreeMap::new();
-        for (tid, all) in spans {
-            let entered = all.iter().filter(|(_, enter, _)| *enter);
+        for (tid, of_thread) in spans {
+            let entered = of_thread.iter().filter(|(_, enter, _)| *enter);
             entered.for_each(|(.., name)| *out.entry((*tid, name.clone())).or_default() += 1);
         }
         out

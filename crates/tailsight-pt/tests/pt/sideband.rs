@@ -141,7 +141,7 @@ fn decoded(path: &Path) -> (Vec<Event>, Calls, Summary) {
 #[test]
 fn trace_that_the_kernel_marks_as_lost_is_a_gap_and_nothing_goes_over_it() {
     let whole = fixtures().join("tsc/perf.data");
-    let (_, all, _) = decoded(&whole);
+    let (_, whole_transfers, _) = decoded(&whole);
     let dir = tempfile::tempdir().unwrap();
     // In the middle of the first core's trace.
     let len = Container::open(&whole).unwrap().queues[0].len() / 2;
@@ -165,17 +165,22 @@ fn trace_that_the_kernel_marks_as_lost_is_a_gap_and_nothing_goes_over_it() {
         assert!(summary.errors.is_empty(), "{flags}: {:?}", summary.errors);
         // What is lost is what lies between the mark and the next synchronisation point: what is left is right.
         assert!(
-            transfers.len() < all.len() && transfers.len() * 10 > all.len() * 8,
+            transfers.len() < whole_transfers.len() && transfers.len() * 10 > whole_transfers.len() * 8,
             "{} of {}",
             transfers.len(),
-            all.len()
+            whole_transfers.len()
         );
         for tid in [1000, 1001, 1002] {
-            let of = |all: &[(u32, bool, u64, u64)]| all.iter().filter(|t| t.0 == tid).copied().collect::<Vec<_>>();
-            let (truth, found) = (of(&all), of(&transfers));
-            let before = truth.iter().zip(&found).take_while(|(a, b)| a == b).count();
-            let behind = truth.iter().rev().zip(found.iter().rev()).take_while(|(a, b)| a == b).count();
-            assert!(before + behind >= found.len(), "{flags}, thread {tid}: {before} and {behind} of {}", found.len());
+            let of_thread =
+                |all: &[(u32, bool, u64, u64)]| all.iter().filter(|t| t.0 == tid).copied().collect::<Vec<_>>();
+            let (truth, decoded) = (of_thread(&whole_transfers), of_thread(&transfers));
+            let before = truth.iter().zip(&decoded).take_while(|(a, b)| a == b).count();
+            let behind = truth.iter().rev().zip(decoded.iter().rev()).take_while(|(a, b)| a == b).count();
+            assert!(
+                before + behind >= decoded.len(),
+                "{flags}, thread {tid}: {before} and {behind} of {}",
+                decoded.len()
+            );
         }
         let gap = events.iter().rposition(|e| e.what == What::Gap(why)).unwrap();
         let open = events[..gap].iter().filter(|e| e.tid == events[gap].tid).fold(0i64, |n, e| match e.what {

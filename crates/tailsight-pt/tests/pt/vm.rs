@@ -65,20 +65,21 @@ fn log(folder: &Path) -> (Transfers, BTreeMap<u32, u64>) {
 fn differ(name: &str, found: &Transfers, log: &Transfers) {
     let threads = |of: &Transfers| of.keys().cloned().collect::<Vec<_>>();
     for (thread, log) in log {
-        let found = found.get(thread).map_or(&[][..], Vec::as_slice);
+        let decoded = found.get(thread).map_or(&[][..], Vec::as_slice);
         let at = log
             .iter()
-            .zip(found)
+            .zip(decoded)
             .position(|(a, b)| a != b)
-            .or((log.len() != found.len()).then_some(log.len().min(found.len())));
+            .or((log.len() != decoded.len()).then_some(log.len().min(decoded.len())));
         let around = |of: &[(bool, u64, u64)], at: usize| {
-            let of = &of[at.saturating_sub(2).min(of.len())..(at + 3).min(of.len())];
-            of.iter()
+            let around = &of[at.saturating_sub(2).min(of.len())..(at + 3).min(of.len())];
+            around
+                .iter()
                 .map(|(call, from, to)| format!("{} {from:x} {to:x}", if *call { "call" } else { "return" }))
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            at.map(|at| (at, around(log, at), around(found, at))),
+            at.map(|at| (at, around(log, at), around(decoded, at))),
             None,
             "{name}: thread {thread}: at, what ran, what was found"
         );
@@ -92,14 +93,14 @@ fn calls_returns_and_instructions_of_kernel_and_programs_are_those_that_ran() {
     let (log, instructions) = log(folder.path());
     assert!(log.len() >= 3 && instructions.values().sum::<u64>() > 100_000, "{instructions:?}");
     let recording = open(folder.path());
-    let mut found = Transfers::new();
+    let mut decoded = Transfers::new();
     let each = |t: &tailsight_pt::stacks::Transfer| {
-        found.entry(thread(t.tid, t.cpu)).or_default().push((t.call, t.from, t.to))
+        decoded.entry(thread(t.tid, t.cpu)).or_default().push((t.call, t.from, t.to))
     };
     let summary = recording.transfers(PIECE, each).unwrap();
     assert!(summary.errors.is_empty(), "{:?}", summary.errors);
     assert!(summary.counts.gaps.is_empty(), "{:?}", summary.counts.gaps);
-    differ("ours", &found, &log);
+    differ("ours", &decoded, &log);
     assert_eq!(summary.instructions.into_iter().collect::<BTreeMap<_, _>>(), instructions);
 }
 
@@ -144,15 +145,19 @@ fn perf_finds_the_same_calls_and_returns() {
     let mut perf = Command::new("perf");
     perf.args(["script", "--itrace=cr", "-F", "tid,cpu,flags,ip,addr", "-i"]).arg(recording).arg("--symfs").arg(root);
     let printed = perf.output().unwrap();
-    let mut found = Transfers::new();
+    let mut printed_transfers = Transfers::new();
     for line in String::from_utf8_lossy(&printed.stdout).lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         if let [tid, cpu, kind @ ("call" | "return"), from, "=>", to] = words[..] {
             let cpu = cpu.trim_matches(['[', ']']).parse().unwrap();
-            found.entry(thread(tid.parse().unwrap(), cpu)).or_default().push((kind == "call", hex(from), hex(to)));
+            printed_transfers.entry(thread(tid.parse().unwrap(), cpu)).or_default().push((
+                kind == "call",
+                hex(from),
+                hex(to),
+            ));
         }
     }
-    differ("perf", &found, &log(folder.path()).0);
+    differ("perf", &printed_transfers, &log(folder.path()).0);
 }
 
 #[test]
