@@ -109,13 +109,13 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
             wall.median < 1.0 && events >= EVENTS,
         ),
     ];
-    let all = |values: &[Usage]| {
+    let runs = |values: &[Usage]| {
         values
             .iter()
             .map(|u| json!({"wall_s": u.wall_s, "cpu_s": u.cpu_s, "peak_bytes": u.peak_bytes}))
             .collect::<Vec<_>>()
     };
-    let raw = json!({"events": events, "recorded_s": recorded_s, "one_core": all(&pinned), "free": all(&free), "perf_script": raw_perf});
+    let raw = json!({"events": events, "recorded_s": recorded_s, "one_core": runs(&pinned), "free": runs(&free), "perf_script": raw_perf});
     let notes = "memcached and nginx share core 0 under load, memcached is the target. \"On one core\": the process is pinned to core 1.\n\
                  perf.data: the same hooks, load and length, recorded right after; `perf script` writes to /dev/null, pinned alike.\n";
     Ok(vec![Section { title: "Analysis".into(), rows, notes: notes.into(), raw }])

@@ -35,8 +35,8 @@ pub fn page(bench: &Bench, facts: &MachineFacts, sections: &[Section]) -> String
 
 /// Writes `bench.json` and `benchmarks.md` into the output folder.
 pub fn save(out: &Path, page: &str, facts: &MachineFacts, sections: &[Section]) -> anyhow::Result<()> {
-    let all: Vec<_> = sections.iter().map(Section::json).collect();
-    let raw = serde_json::to_string_pretty(&json!({"machine": facts.json(), "sections": all}))? + "\n";
+    let section_values: Vec<_> = sections.iter().map(Section::json).collect();
+    let raw = serde_json::to_string_pretty(&json!({"machine": facts.json(), "sections": section_values}))? + "\n";
     for (name, text) in [("bench.json", raw.as_str()), ("benchmarks.md", page)] {
         let path = out.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;

@@ -131,14 +131,14 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
         peak::of(&theirs(&made, &[]))?,
     ];
     let long = Decoded { memory, ..long(bench)? };
-    let all = [whole, windows, import, perf, lean, switching, perf_switching];
-    section(&made, &counted, few.len(), passes, &all, &long)
+    let measured = [whole, windows, import, perf, lean, switching, perf_switching];
+    section(&made, &counted, few.len(), passes, &measured, &long)
 }
 
 /// Fails where something else was decoded than ran.
 fn as_logged(counted: &serde_json::Value, transfers: u64, instructions: u64) -> anyhow::Result<()> {
-    let of = |name: &str| counted[name].as_u64().unwrap_or(0);
-    if (of("calls") + of("returns"), of("instructions")) != (transfers, instructions) {
+    let count_of = |name: &str| counted[name].as_u64().unwrap_or(0);
+    if (count_of("calls") + count_of("returns"), count_of("instructions")) != (transfers, instructions) {
         bail!(
             "we decoded {counted}, and the program made {transfers} calls and returns in {instructions} instructions"
         );
@@ -193,11 +193,11 @@ fn section(
     all: &[Vec<Usage>; 7],
     decoded: &Decoded,
 ) -> anyhow::Result<Vec<Section>> {
-    let of = |values: &[Usage], f: &dyn Fn(&Usage) -> f64| {
+    let spread_of = |values: &[Usage], f: &dyn Fn(&Usage) -> f64| {
         Spread::of(&values.iter().map(f).collect::<Vec<_>>()).context("nothing was measured")
     };
-    let wall = |i: usize| of(&all[i], &|u| 1e3 * u.wall_s);
-    let cpu = |i: usize| of(&all[i], &|u| 1e3 * u.cpu_s);
+    let wall = |i: usize| spread_of(&all[i], &|u| 1e3 * u.wall_s);
+    let cpu = |i: usize| spread_of(&all[i], &|u| 1e3 * u.cpu_s);
     let Decoded { memory, long, peaks: [short_peak, long_peak], wall_s } = decoded;
     let times = |a: usize, b: usize| {
         let ratios: Vec<f64> = all[a].iter().zip(&all[b]).map(|(a, b)| a.wall_s / b.wall_s).collect();
@@ -205,7 +205,7 @@ fn section(
     };
     let (faster, faster_lean, fewer, imported) = (times(3, 0)?, times(4, 0)?, times(0, 1)?, times(3, 2)?);
     let spans = counted["entered"].as_u64().unwrap_or(0);
-    let speed = of(&all[0], &|u| spans as f64 / u.wall_s / 1e6)?;
+    let speed = spread_of(&all[0], &|u| spans as f64 / u.wall_s / 1e6)?;
     let mib = |n: u64| n as f64 / 1_048_576.0;
     let rows = vec![
         Row::fact(

@@ -46,12 +46,13 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
     let (mut legs, mut wrong, mut messages) = (0, 0, 0);
     for rate in RATES {
         let name = format!("{} requests/s", thousands(rate as u64));
-        let (mut ratios, mut seen, mut lost, mut achieved, mut events) = (vec![], vec![], vec![], vec![], vec![]);
+        let (mut ratios, mut messages_seen, mut lost, mut achieved, mut events) =
+            (vec![], vec![], vec![], vec![], vec![]);
         for round in 0..if bench.quick { 1 } else { 3 } {
             eprintln!("bench: recording memcached at {name}, round {}", round + 1);
             let (outcome, expected, checked) = around(bench, rate, 10 + round)?;
             ratios.push(checked.matched());
-            seen.push(100.0 * checked.bytes as f64 / expected as f64);
+            messages_seen.push(100.0 * checked.bytes as f64 / expected as f64);
             lost.push(checked.meta.lost() as f64);
             achieved.push(outcome.received_per_s());
             events.push(checked.meta.events() as f64);
@@ -68,7 +69,7 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
         lost.push(inside.meta.lost() as f64);
         ratios.push(inside.matched());
         raw.push(json!({"rate": rate, "inside_load": true, "run": inside.json()}));
-        let (ratios, lost, seen) = (spread(&ratios)?, spread(&lost)?, spread(&seen)?);
+        let (ratios, lost, messages_seen) = (spread(&ratios)?, spread(&lost)?, spread(&messages_seen)?);
         rows.push(Row::goal(
             format!("matched messages at {name}"),
             "≥ 99.9 %",
@@ -83,11 +84,11 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
         rows.push(Row::goal(
             format!("bytes the client sent (its own count) that are in complete messages, {name}"),
             "≥ 99.9 %",
-            format!("{} %", seen.text(3)),
+            format!("{} %", messages_seen.text(3)),
             "",
             // Bytes, because TCP may put two requests into one segment, which is then one message. More than was sent
             // would be wrong too.
-            seen.min >= 99.9 && seen.max <= 100.0,
+            messages_seen.min >= 99.9 && messages_seen.max <= 100.0,
         ));
         rows.push(Row::goal(
             format!("lost events at {name}, 2 s, default buffers"),

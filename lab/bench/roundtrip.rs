@@ -64,18 +64,19 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
     for (name, rate) in
         [("20,000/s".to_owned(), 20_000.0), (format!("60 % of the peak ({}/s)", thousands(sixty as u64)), sixty)]
     {
-        let all = rounds(bench, &rig, &hooks, rate, &name, &mut patience)?;
+        let measured = rounds(bench, &rig, &hooks, rate, &name, &mut patience)?;
         for (which, limit) in [("p50", 1.03), ("p99", 1.05)] {
-            section.rows.push(row(&name, which, limit, &all)?);
+            section.rows.push(row(&name, which, limit, &measured)?);
         }
-        section.notes += &format!("\nAt {name}, times from when a request was due:\n\n{}", details(&all)?);
-        if all.again > 0 {
-            section.notes += &format!("\nOther programs disturbed {} rounds, which were measured again.\n", all.again);
+        section.notes += &format!("\nAt {name}, times from when a request was due:\n\n{}", details(&measured)?);
+        if measured.again > 0 {
+            section.notes +=
+                &format!("\nOther programs disturbed {} rounds, which were measured again.\n", measured.again);
         }
-        if all.noisy > 0 {
+        if measured.noisy > 0 {
             section.notes += &format!(
                 "\n**The machine was not quiet: in {} of {} rounds other programs took more than {:.0} % of a core.**\n",
-                all.noisy,
+                measured.noisy,
                 bench.rounds,
                 100.0 * QUIET
             );
@@ -84,9 +85,9 @@ pub fn measure(bench: &Bench) -> anyhow::Result<Vec<Section>> {
             json!({"p50_us": s.p50_us, "p99_us": s.p99_us, "served_per_s": s.served, "late_p99_us": s.late_us,
                    "unanswered": s.unanswered, "events": s.events, "lost": s.lost})
         };
-        let variants: BTreeMap<_, _> = all.on.iter().map(|(tool, series)| (tool.name(), json(series))).collect();
-        raw.push(json!({"rate": rate, "off": json(&all.off), "on": variants, "not_run": all.not_run,
-                        "measured_again": all.again, "noisy": all.noisy}));
+        let variants: BTreeMap<_, _> = measured.on.iter().map(|(tool, series)| (tool.name(), json(series))).collect();
+        raw.push(json!({"rate": rate, "off": json(&measured.off), "on": variants, "not_run": measured.not_run,
+                        "measured_again": measured.again, "noisy": measured.noisy}));
     }
     section.notes += &commands(bench, &rig, &hooks);
     section.raw = json!({"peak_per_s": peak.per_s, "peak_busy": peak.busy, "rates": raw});
@@ -113,32 +114,32 @@ fn rounds(
     patience: &mut Duration,
 ) -> anyhow::Result<Measured> {
     let on = bench.variants.iter().map(|tool| (*tool, Series::default())).collect();
-    let mut all = Measured { off: Series::default(), on, not_run: NotRun::new(), again: 0, noisy: 0 };
+    let mut measured = Measured { off: Series::default(), on, not_run: NotRun::new(), again: 0, noisy: 0 };
     let mut round = 0;
     while round < bench.rounds {
         wait_for_quiet(bench, patience, &[rig.memcached.pid()])?;
         eprintln!("bench: round trip at {name}, round {} of {}", round + 1, bench.rounds);
-        let mut one = Round { rig, hooks, rate, number: round + all.again, others: 0.0, dump: round == 0 };
-        let shots = one.run(&bench.variants, &mut all.not_run)?;
-        if one.others > QUIET {
-            eprintln!("bench: other programs took {:.0} % of a core meanwhile", 100.0 * one.others);
-            if all.again < 2 * bench.rounds {
-                all.again += 1;
+        let mut trial = Round { rig, hooks, rate, number: round + measured.again, others: 0.0, dump: round == 0 };
+        let shots = trial.run(&bench.variants, &mut measured.not_run)?;
+        if trial.others > QUIET {
+            eprintln!("bench: other programs took {:.0} % of a core meanwhile", 100.0 * trial.others);
+            if measured.again < 2 * bench.rounds {
+                measured.again += 1;
                 continue;
             }
-            all.noisy += 1;
+            measured.noisy += 1;
         }
         for (variant, shot) in shots {
             match variant.checked_sub(1) {
-                None => all.off.add(&shot),
-                Some(i) => all.on[i].1.add(&shot),
+                None => measured.off.add(&shot),
+                Some(i) => measured.on[i].1.add(&shot),
             }
         }
         round += 1;
     }
-    let not_run = &all.not_run;
-    all.on.retain(|(tool, _)| !not_run.contains_key(tool.name()));
-    Ok(all)
+    let not_run = &measured.not_run;
+    measured.on.retain(|(tool, _)| !not_run.contains_key(tool.name()));
+    Ok(measured)
 }
 
 /// Waits until other programs leave the machine idle for half a second, as long as `patience` lasts.
@@ -257,8 +258,8 @@ impl Series {
 
     /// Round by round, this variant over `off`.
     fn ratio(&self, off: &Self, which: &str) -> anyhow::Result<Spread> {
-        let of = |series: &Self| if which == "p50" { series.p50_us.clone() } else { series.p99_us.clone() };
-        let ratios: Vec<f64> = of(self).iter().zip(of(off)).map(|(on, off)| on / off).collect();
+        let percentile_us = |series: &Self| if which == "p50" { series.p50_us.clone() } else { series.p99_us.clone() };
+        let ratios: Vec<f64> = percentile_us(self).iter().zip(percentile_us(off)).map(|(on, off)| on / off).collect();
         Spread::of(&ratios).context("no round was measured")
     }
 }

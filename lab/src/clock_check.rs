@@ -41,7 +41,7 @@ const EACH_SLEW: Duration = Duration::from_millis(100);
 
 /// Pairs in one batch, and the sleep between batches, so that ten million pairs last as long as some thousand changes.
 const PAIRS: usize = 200;
-const BETWEEN: Duration = Duration::from_micros(200);
+const PAUSE_BETWEEN_BATCHES: Duration = Duration::from_micros(200);
 
 /// A clock read, and a counter read after it.
 type Pair = (u64, u64);
@@ -49,8 +49,8 @@ type Pair = (u64, u64);
 /// Checks.
 pub fn run(args: &ClockCheckArgs) -> anyhow::Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
-    let seen = stop.clone();
-    ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed))?;
+    let stops = stop.clone();
+    ctrlc::set_handler(move || stops.store(true, Ordering::Relaxed))?;
     let page = Page::open()?;
     let poller = Poller::start()?;
     let mut slew = args.slew.map(Slew::begin).transpose()?;
@@ -65,7 +65,7 @@ pub fn run(args: &ClockCheckArgs) -> anyhow::Result<ExitCode> {
         for _ in 0..PAIRS {
             pairs.push((realtime_ns(), tsc()));
         }
-        std::thread::sleep(BETWEEN);
+        std::thread::sleep(PAUSE_BETWEEN_BATCHES);
         let now = page.read();
         changes += (now.seq.wrapping_sub(last.seq) / 2) as usize;
         last = now;

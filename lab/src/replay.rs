@@ -224,17 +224,17 @@ impl Counts {
 
 /// How many answers each rule had a part in, and how many of those are right.
 fn print_rules<'a>(answers: impl Iterator<Item = &'a Answer>) {
-    let mut of: BTreeMap<&str, (usize, usize, usize)> = BTreeMap::new();
+    let mut by_rule: BTreeMap<&str, (usize, usize, usize)> = BTreeMap::new();
     for answer in answers {
         for rule in &answer.rules {
-            let (all, right, wrong) = of.entry(rule).or_default();
-            *all += 1;
+            let (answered, right, wrong) = by_rule.entry(rule).or_default();
+            *answered += 1;
             *right += usize::from(answer.right == Some(true));
             *wrong += usize::from(answer.right == Some(false));
         }
     }
-    for (rule, (all, right, wrong)) in of {
-        println!("  {rule:<18} in {all:>4} answers; of the judged ones {right} right, {wrong} wrong");
+    for (rule, (answered, right, wrong)) in by_rule {
+        println!("  {rule:<18} in {answered:>4} answers; of the judged ones {right} right, {wrong} wrong");
     }
 }
 
@@ -371,8 +371,8 @@ fn differences(path: &str, before: &Value, now: &Value, out: &mut Vec<String>) {
         }
         (Value::Array(of), Value::Array(to)) => {
             for at in 0..of.len().max(to.len()) {
-                let one = |list: &'_ [Value]| list.get(at).cloned().unwrap_or(Value::Null);
-                differences(&format!("{path}[{at}]"), &one(of), &one(to), out);
+                let element = |list: &'_ [Value]| list.get(at).cloned().unwrap_or(Value::Null);
+                differences(&format!("{path}[{at}]"), &element(of), &element(to), out);
             }
         }
         _ if before == now => {}
@@ -381,9 +381,9 @@ fn differences(path: &str, before: &Value, now: &Value, out: &mut Vec<String>) {
 }
 
 fn short(value: &Value) -> String {
-    const MOST: usize = 100;
+    const MOST_CHARACTERS: usize = 100;
     let text = value.to_string();
-    match text.char_indices().nth(MOST) {
+    match text.char_indices().nth(MOST_CHARACTERS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }
@@ -393,11 +393,11 @@ fn says(answer: &Value, causes: &[Named]) -> String {
     if let Value::String(refusal) = answer {
         return refusal.clone();
     }
-    let one = |named: &Named| {
+    let cause_text = |named: &Named| {
         let function = named.functions.first().map_or_else(String::new, |function| format!(" ▸ {}", function.name));
         format!("{:.1} % {} {}{function}", named.share * 100.0, named.category, named.name)
     };
-    causes.iter().take(2).map(one).collect::<Vec<_>>().join("; ")
+    causes.iter().take(2).map(cause_text).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl TruthLog {
             let full = std::io::Error::other(format!("{begun} entries for {CAPACITY} places"));
             return Err(Error::io("read a truth log", full));
         }
-        let mut all: Vec<Interval> = self.words[HEAD..HEAD + begun as usize * ENTRY]
+        let mut intervals: Vec<Interval> = self.words[HEAD..HEAD + begun as usize * ENTRY]
             .chunks_exact(ENTRY)
             .map(|words| words.iter().map(|w| w.load(Ordering::Acquire)).collect::<Vec<_>>())
             // A writer that was killed between taking the place and filling it leaves zeros.
@@ -171,8 +171,8 @@ impl TruthLog {
                 kind: entry[2],
             })
             .collect();
-        all.sort_by_key(|entry| entry.begin_ns);
-        Ok(all)
+        intervals.sort_by_key(|entry| entry.begin_ns);
+        Ok(intervals)
     }
 }
 

@@ -151,18 +151,18 @@ const OUTRANKED: &str = "memcached runs in real time already, and the task is no
 
 /// What to change for a cause, or why nothing can be.
 fn remedy(config: &Config, cause: &Cause, cores: usize) -> Result<Change, &'static str> {
-    let of = |names: &[&str]| names.iter().any(|name| cause.name.starts_with(name));
+    let begins_with = |names: &[&str]| names.iter().any(|name| cause.name.starts_with(name));
     let on_app = cause.role != "R";
     let real_time = || if config.real_time { Err(OUTRANKED) } else { Ok(Change::RealTime) };
     match cause.category.as_str() {
         // nginx and the client can be kept away; with real time, no task delays memcached.
-        "interference" if of(&["nginx", "lab"]) && !config.apart => Ok(Change::Apart),
+        "interference" if begins_with(&["nginx", "lab"]) && !config.apart => Ok(Change::Apart),
         "interference" | "os-threads" if on_app => real_time(),
         "interference" | "os-threads" => {
             Err("it is on the receive core, which is the client's: there is no third core")
         }
-        "wakeup-delay" if of(&["migrat", "load-balance"]) && !config.apart => Ok(Change::Apart),
-        "wakeup-delay" if of(&["wake-pending", "idle"]) => {
+        "wakeup-delay" if begins_with(&["migrat", "load-balance"]) && !config.apart => Ok(Change::Apart),
+        "wakeup-delay" if begins_with(&["wake-pending", "idle"]) => {
             Err("idle states belong to the host of this virtual machine (or to cpupower); not changed")
         }
         "wakeup-delay" => real_time(),

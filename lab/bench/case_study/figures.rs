@@ -51,13 +51,13 @@ fn percentiles(sorted_ns: &[u64], intended: u64) -> [Option<u64>; 5] {
 
 /// The median over repeats; `None` when a repeat has none.
 pub fn median(values: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    let mut all: Vec<u64> = values.collect::<Option<_>>()?;
-    all.sort_unstable();
-    let half = all.len() / 2;
-    match all.len() {
+    let mut sorted_ns: Vec<u64> = values.collect::<Option<_>>()?;
+    sorted_ns.sort_unstable();
+    let half = sorted_ns.len() / 2;
+    match sorted_ns.len() {
         0 => None,
-        n if n % 2 == 1 => Some(all[half]),
-        _ => Some(all[half - 1].midpoint(all[half])),
+        n if n % 2 == 1 => Some(sorted_ns[half]),
+        _ => Some(sorted_ns[half - 1].midpoint(sorted_ns[half])),
     }
 }
 
@@ -78,19 +78,19 @@ mod tests {
 
     #[test]
     fn a_percentile_needs_the_requests_that_it_speaks_of() {
-        let all: Vec<u64> = (1..=9999).collect();
-        assert_eq!(percentiles(&all, 9999), [Some(5000), Some(9900), Some(9990), None, Some(9999)]);
-        let all: Vec<u64> = (1..=10_000).collect();
-        assert_eq!(percentiles(&all, 10_000), [Some(5000), Some(9900), Some(9990), Some(9999), Some(10_000)]);
+        let latencies_ns: Vec<u64> = (1..=9999).collect();
+        assert_eq!(percentiles(&latencies_ns, 9999), [Some(5000), Some(9900), Some(9990), None, Some(9999)]);
+        let latencies_ns: Vec<u64> = (1..=10_000).collect();
+        assert_eq!(percentiles(&latencies_ns, 10_000), [Some(5000), Some(9900), Some(9990), Some(9999), Some(10_000)]);
         assert_eq!(percentiles(&[], 0), [None; 5]);
         assert_eq!(percentiles(&[7], 1), [None, None, None, None, Some(7)]);
     }
 
     #[test]
     fn requests_without_a_reply_are_the_slowest_and_not_left_out() {
-        let all: Vec<u64> = (1..=995).collect();
+        let latencies_ns: Vec<u64> = (1..=995).collect();
         // Five of 1000 have no reply: the 99th percentile is known, those above are not.
-        assert_eq!(percentiles(&all, 1000), [Some(500), Some(990), None, None, None]);
+        assert_eq!(percentiles(&latencies_ns, 1000), [Some(500), Some(990), None, None, None]);
     }
 
     #[test]
@@ -119,8 +119,8 @@ mod tests {
                     prop_assert!(above <= n / one_in, "{} of {} above {}", above, n, ns);
                 }
             }
-            let known: Vec<u64> = figures.into_iter().flatten().collect();
-            prop_assert!(known.is_sorted());
+            let percentiles_ns: Vec<u64> = figures.into_iter().flatten().collect();
+            prop_assert!(percentiles_ns.is_sorted());
         }
     }
 }

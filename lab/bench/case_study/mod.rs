@@ -255,7 +255,7 @@ fn diagnosed(study: &Study, config: &Config, seed: u64, time: Duration, run: &Pa
 /// Measures every configuration, interleaved: each repeat has all of them, in an order that turns.
 fn latencies(study: &Study, args: &CaseStudyArgs, configs: &[Config]) -> anyhow::Result<Vec<Configuration>> {
     let name = |i: usize| if i == 0 { "default".to_owned() } else { format!("+ step {i}") };
-    let mut all: Vec<Configuration> = configs
+    let mut configurations: Vec<Configuration> = configs
         .iter()
         .enumerate()
         .map(|(i, config)| Configuration {
@@ -267,9 +267,9 @@ fn latencies(study: &Study, args: &CaseStudyArgs, configs: &[Config]) -> anyhow:
         })
         .collect();
     for repeat in 0..args.repeats as usize {
-        for turn in 0..all.len() {
+        for turn in 0..configurations.len() {
             let i = (turn + repeat) % configs.len();
-            let configuration = &mut all[i];
+            let configuration = &mut configurations[i];
             let rig = Rig::new(study, &configuration.config)?;
             // The same arrivals for all configurations of a repeat.
             let outcomes = rig.measure(100 + repeat as u64, args.window)?;
@@ -288,8 +288,8 @@ fn latencies(study: &Study, args: &CaseStudyArgs, configs: &[Config]) -> anyhow:
             configuration.commands.clone_from(&rig.commands);
         }
     }
-    for configuration in &mut all {
+    for configuration in &mut configurations {
         configuration.median_ns = figures::medians(&configuration.repeats);
     }
-    Ok(all)
+    Ok(configurations)
 }

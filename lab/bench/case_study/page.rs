@@ -149,8 +149,8 @@ fn table(findings: &Findings) -> String {
     for configuration in &findings.configurations {
         let _ = write!(text, "| {} |", configuration.name);
         for (i, median) in configuration.median_ns.iter().enumerate() {
-            let all = || configuration.repeats.iter().filter_map(|repeat| repeat.memcached_ns[i]);
-            let _ = match (median, all().min(), all().max()) {
+            let repeats_ns = || configuration.repeats.iter().filter_map(|repeat| repeat.memcached_ns[i]);
+            let _ = match (median, repeats_ns().min(), repeats_ns().max()) {
                 (Some(_), Some(min), Some(max)) if repeats > 1 => {
                     write!(text, " {} [{}..{}] |", us(*median), us(Some(min)), us(Some(max)))
                 }

@@ -210,8 +210,8 @@ pub fn become_client() -> anyhow::Result<()> {
 
 /// The cores that are neither memcached's nor, where there are more than two, the client's, as taskset has them.
 fn other_cores(cores: usize) -> String {
-    let all = (0..cores).filter(|cpu| *cpu != SERVER_CPU && (cores == 2 || *cpu != CLIENT_CPU));
-    all.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
+    let other_cores = (0..cores).filter(|cpu| *cpu != SERVER_CPU && (cores == 2 || *cpu != CLIENT_CPU));
+    other_cores.map(|cpu| cpu.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// Runs a command; the error has what it said.

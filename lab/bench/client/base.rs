@@ -40,15 +40,15 @@ pub fn round_trips(
     if !set.is_empty() {
         exchange(&mut socket, set.as_bytes(), stored.as_bytes())?;
     }
-    let mut all = Vec::with_capacity(n);
+    let mut times_ns = Vec::with_capacity(n);
     for _ in 0..n {
         check()?;
         let begin = now_ns();
         exchange(&mut socket, get.as_bytes(), end.as_bytes())?;
-        all.push(now_ns() - begin);
+        times_ns.push(now_ns() - begin);
         spin_until(begin + gap_ns);
     }
-    Ok(all)
+    Ok(times_ns)
 }
 
 /// Sends a request and polls until its reply has come, which ends with `end`.
@@ -97,8 +97,8 @@ mod tests {
             while TcpStream::connect(free).is_err() {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let all = round_trips(|| Ok(()), free, protocol, 20, 400_000).unwrap();
-            assert!(all.len() == 20 && all.iter().all(|ns| *ns >= 300_000), "{name}: {all:?}");
+            let times_ns = round_trips(|| Ok(()), free, protocol, 20, 400_000).unwrap();
+            assert!(times_ns.len() == 20 && times_ns.iter().all(|ns| *ns >= 300_000), "{name}: {times_ns:?}");
         }
     }
 }

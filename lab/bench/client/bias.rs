@@ -67,21 +67,21 @@ fn plan(services: &[usize], not_run: &BTreeMap<String, String>) -> Vec<Series> {
         (Tool::Wrk, TextProtocol::Http1),
         (Tool::RedisBenchmark, TextProtocol::Resp),
     ];
-    let mut all = Vec::new();
+    let mut cells = Vec::new();
     for service in services.iter().copied() {
         let mean_us = mean_us(service);
         for load in LOADS {
             // A multiple of 16, for tools that give each connection a whole number.
             let shape = Shape::Rate((load * 1e6 / mean_us / 16.0).round() * 16.0);
-            all.extend(open.map(|(tool, protocol)| (Cell { service, shape }, tool, protocol)));
+            cells.extend(open.map(|(tool, protocol)| (Cell { service, shape }, tool, protocol)));
         }
         for connections in CLOSED {
             let shape = Shape::Closed(connections, 1);
-            all.extend(closed.map(|(tool, protocol)| (Cell { service, shape }, tool, protocol)));
+            cells.extend(closed.map(|(tool, protocol)| (Cell { service, shape }, tool, protocol)));
         }
     }
-    all.retain(|(_, tool, _)| !not_run.contains_key(&tool.name()));
-    all.into_iter().map(|(cell, tool, protocol)| Series { cell, tool, protocol, shots: Vec::new() }).collect()
+    cells.retain(|(_, tool, _)| !not_run.contains_key(&tool.name()));
+    cells.into_iter().map(|(cell, tool, protocol)| Series { cell, tool, protocol, shots: Vec::new() }).collect()
 }
 
 /// The distribution of a server.
@@ -102,7 +102,7 @@ pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> an
         runs.has(tool);
     }
     let seconds = if bench.quick { 2 } else { 4 };
-    let mut all = plan(services, &runs.not_run);
+    let mut cells = plan(services, &runs.not_run);
     let mut bases = [const { Vec::new() }; PROTOCOLS.len()];
     for round in 0..bench.rounds {
         eprintln!("bench: the idealised server, round {} of {}", round + 1, bench.rounds);
@@ -116,7 +116,7 @@ pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> an
                 servers.push((protocol, Ideal::start(&pair.server, protocol, text)?));
             }
             let pids: Vec<u32> = servers.iter().map(|(_, server)| server.pid()).collect();
-            let mut these: Vec<&mut Series> = all.iter_mut().filter(|s| s.cell.service == service).collect();
+            let mut these: Vec<&mut Series> = cells.iter_mut().filter(|s| s.cell.service == service).collect();
             for i in turned(these.len(), round) {
                 let series = &mut these[i];
                 let place = format!("{}, {}, {}", named(series), name, load_of(series.cell));
@@ -134,9 +134,9 @@ pub fn measure(bench: &Bench, services: &[usize], patience: &mut Duration) -> an
             }
         }
     }
-    all.retain(|series| !series.shots.is_empty());
+    cells.retain(|series| !series.shots.is_empty());
     let bases: Vec<Spread> = bases.iter().filter_map(|values| Spread::of(values)).collect();
-    Ok(section(&all, &bases, &runs.not_run, f64::from(seconds), bench.rounds))
+    Ok(section(&cells, &bases, &runs.not_run, f64::from(seconds), bench.rounds))
 }
 
 /// The constant of a language, us: the median round trip at [`IDLE`] load less the service time.
@@ -145,12 +145,12 @@ fn base(bench: &Bench, pair: &Pair, protocol: TextProtocol) -> anyhow::Result<f6
     let server = Ideal::start(&pair.server, protocol, SERVICES[0].1)?;
     let addr = SocketAddr::new(SERVER_V4, server.port);
     let n = if bench.quick { 400 } else { 1200 };
-    let mut all = pair.client.run(|| {
+    let mut times_ns = pair.client.run(|| {
         pin_thread(LOAD_CPU)?;
         round_trips(|| bench.check(), addr, protocol, n, (mean_us(0) * 1e3 / IDLE) as u64)
     })??;
-    all.sort_unstable();
-    Ok(all[all.len() / 2] as f64 / 1e3 - mean_us(0))
+    times_ns.sort_unstable();
+    Ok(times_ns[times_ns.len() / 2] as f64 / 1e3 - mean_us(0))
 }
 
 /// A tool's percentile less the truth, as exact as the tool reports it; `None` where there is no truth or no percentile.
@@ -174,9 +174,9 @@ impl Bias {
     /// The median over the rounds, us, where the tool gives numbers.
     fn median(&self) -> Option<f64> {
         let exact = self.measured.iter().all(|range| range.low == range.high);
-        let all: Vec<f64> = self.measured.iter().zip(&self.truth).map(|(m, t)| m.high - t).collect();
+        let errors_us: Vec<f64> = self.measured.iter().zip(&self.truth).map(|(m, t)| m.high - t).collect();
         exact.then_some(())?;
-        Spread::of(&all).map(|s| s.median)
+        Spread::of(&errors_us).map(|s| s.median)
     }
 
     /// `412 (+3)`: measured and bias; `256-512` where the tool has bins.

@@ -35,7 +35,7 @@ unsafe impl Send for Capture {}
 
 /// The captured frames.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct CapturedFrames {
     /// In the order of arrival.
     pub segments: Vec<Segment>,
     /// Frames that the ring had no room for.
@@ -105,7 +105,7 @@ impl Capture {
     }
 
     /// Waits for the last frames and returns all frames.
-    pub fn finish(self) -> anyhow::Result<Seen> {
+    pub fn finish(self) -> anyhow::Result<CapturedFrames> {
         std::thread::sleep(Duration::from_millis(u64::from(2 * RETIRE_MS)));
         // SAFETY: all zeros is a valid value of plain counters.
         let mut stats: libc::tpacket_stats_v3 = unsafe { std::mem::zeroed() };
@@ -121,7 +121,7 @@ impl Capture {
             )
         })
         .context("cannot read the capture's counters")?;
-        let mut seen = Seen { segments: Vec::new(), lost: stats.tp_drops };
+        let mut captured = CapturedFrames { segments: Vec::new(), lost: stats.tp_drops };
         for block in 0..BLOCKS {
             // SAFETY: the ring is BLOCKS blocks long and mapped until `self` is dropped. A block is read only after the
             // kernel has handed it over, and it does not write to it again before it is given back, which we never do.
@@ -134,10 +134,10 @@ impl Capture {
                 }
                 std::slice::from_raw_parts(at, BLOCK)
             };
-            frames(block, |at_ns, frame| seen.segments.extend(segment(at_ns, frame, self.protocol)))
+            frames(block, |at_ns, frame| captured.segments.extend(segment(at_ns, frame, self.protocol)))
                 .context("the capture's ring is not as it should be")?;
         }
-        Ok(seen)
+        Ok(captured)
     }
 }
 
@@ -278,10 +278,10 @@ mod tests {
     fn a_segment_is_its_data_without_padding() {
         let mut bytes = frame(b"get key_1\r\nset k 0 0 4\r\nget \r\nget key_2\r\n");
         bytes.extend([0; 6]);
-        let found = segment(5, &bytes, TextProtocol::Memcached).unwrap();
-        assert_eq!((found.port, found.seq, found.len), (40_001, 77, 41));
+        let parsed = segment(5, &bytes, TextProtocol::Memcached).unwrap();
+        assert_eq!((parsed.port, parsed.seq, parsed.len), (40_001, 77, 41));
         // The value of the store looks like a request, as a value may; loads that are compared store nothing.
-        assert_eq!(found.starts, [0, 24, 30]);
+        assert_eq!(parsed.starts, [0, 24, 30]);
         let page = segment(5, &frame(b"GET / HTTP/1.1\r\nHost: a\r\nX: GET /\r\n\r\n"), TextProtocol::Http1).unwrap();
         assert_eq!(page.starts, [0]);
         assert_eq!(segment(5, &frame(b""), TextProtocol::Http1), None);
@@ -316,11 +316,14 @@ mod tests {
             client.write_all(b"get a\r\n").unwrap();
         }
         client.write_all(b"get a\r\nget b\r\n").unwrap();
-        let seen = capture.finish().unwrap();
-        let found = super::super::line::arrivals(&seen.segments);
-        assert_eq!((seen.lost, found.all.len(), found.missing), (0, 52, 0));
+        let captured = capture.finish().unwrap();
+        let requests = super::super::line::arrivals(&captured.segments);
+        assert_eq!((captured.lost, requests.all.len(), requests.missing), (0, 52, 0));
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-        assert!(found.all.iter().all(|a| a.at_ns < now && a.at_ns > now - 60_000_000_000), "the kernel's wall clock");
-        assert!(found.all.is_sorted_by_key(|a| a.at_ns));
+        assert!(
+            requests.all.iter().all(|a| a.at_ns < now && a.at_ns > now - 60_000_000_000),
+            "the kernel's wall clock"
+        );
+        assert!(requests.all.is_sorted_by_key(|a| a.at_ns));
     }
 }

@@ -43,14 +43,14 @@ pub fn measure<M>(
     let servers = Servers::start()?;
     let pids = servers.pids();
     let mut runs = Runs::new(bench, &servers.pair.client, patience);
-    let mut all: Measured<M> = Vec::new();
+    let mut measured: Measured<M> = Vec::new();
     for cell in plan {
         let tools = cell.tools.iter().filter(|tool| runs.has(**tool)).map(|tool| (*tool, Vec::new())).collect();
-        all.push((cell, tools));
+        measured.push((cell, tools));
     }
     for round in 0..bench.rounds {
         eprintln!("bench: {title}, round {} of {}", round + 1, bench.rounds);
-        for (cell, tools) in &mut all {
+        for (cell, tools) in &mut measured {
             for i in turned(tools.len(), round) {
                 let (tool, kept) = &mut tools[i];
                 let place = format!("{}, {}", tool.name(), cell.name);
@@ -69,5 +69,5 @@ pub fn measure<M>(
             }
         }
     }
-    Ok((all, runs.not_run))
+    Ok((measured, runs.not_run))
 }

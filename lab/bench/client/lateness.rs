@@ -72,21 +72,21 @@ struct Wire {
 
 impl Wire {
     fn of(tool: Tool, per_s: f64, shot: &Shot) -> Option<Self> {
-        let seen = shot.seen.as_ref()?;
-        let found = arrivals(&seen.segments);
+        let captured = shot.seen.as_ref()?;
+        let requests = arrivals(&captured.segments);
         let fixed = matches!(tool, Tool::Tailsight(Spacing::Fixed, _));
-        let all = if fixed { &found.all[head(&found.all)..] } else { &found.all[..] };
-        let (first, last) = (all.first()?.place_ns + SKIP_NS, all.last()?.place_ns);
-        let counted = all.iter().filter(|a| a.place_ns >= first).count();
+        let after_head = if fixed { &requests.all[head(&requests.all)..] } else { &requests.all[..] };
+        let (first, last) = (after_head.first()?.place_ns + SKIP_NS, after_head.last()?.place_ns);
+        let counted = after_head.iter().filter(|a| a.place_ns >= first).count();
         let reached = (counted.max(1) - 1) as f64 / (last.saturating_sub(first).max(1) as f64 / 1e9);
-        let seconds = (last - all.first()?.place_ns) as f64 / 1e9;
+        let seconds = (last - after_head.first()?.place_ns) as f64 / 1e9;
         let line = match tool {
             Tool::Tailsight(Spacing::Poisson, _) => Line::Times(drawn(per_s, seconds)?),
             _ => tool.line(per_s)?,
         };
-        let lateness = Lateness::of(all, &line, SKIP_NS);
-        let late = if seen.lost > 0 || found.missing > 0 {
-            Err(format!("the capture has holes ({} frames, {} bytes)", seen.lost, found.missing))
+        let lateness = Lateness::of(after_head, &line, SKIP_NS);
+        let late = if captured.lost > 0 || requests.missing > 0 {
+            Err(format!("the capture has holes ({} frames, {} bytes)", captured.lost, requests.missing))
         } else if tool == Tool::K6 && shot.figures.errors > 0 {
             Err(format!("it left out {} requests, and the wire does not tell which", shot.figures.errors))
         } else if (reached / per_s - 1.0).abs() > OFF {
@@ -94,14 +94,14 @@ impl Wire {
         } else {
             lateness.as_ref().map(|l| (SHOWN.map(|q| l.us(q)), l.drift)).ok_or_else(|| "too few requests".to_owned())
         };
-        let whole = tool.is_ours().then(|| Lateness::of(all, &line, 0)).flatten();
+        let whole = tool.is_ours().then(|| Lateness::of(after_head, &line, 0)).flatten();
         Some(Self {
             per_s: reached,
-            gaps_us: gaps_us(all, SKIP_NS)?,
+            gaps_us: gaps_us(after_head, SKIP_NS)?,
             late,
             low_us: lateness.map(|l| [0.0001, 0.001, 0.01, 0.1].map(|q| l.us(q))),
             whole_us: whole.map(|l| (l.us(0.5), l.us(0.99))),
-            again: (found.repeated, found.out_of_order),
+            again: (requests.repeated, requests.out_of_order),
         })
     }
 }
@@ -125,13 +125,13 @@ type Watched = (Shot, Wire);
 
 /// Measures all cells.
 pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section> {
-    let of = |tool, cell: &Cell, mut shot: Shot| {
+    let with_wire = |tool, cell: &Cell, mut shot: Shot| {
         let wire = Wire::of(tool, per_s(cell), &shot)?;
         shot.seen = None;
         Some((shot, wire))
     };
-    let (all, not_run) = cells::measure(bench, patience, "lateness from the wire", plan(), true, of)?;
-    Ok(section(&all, &not_run))
+    let (measured, not_run) = cells::measure(bench, patience, "lateness from the wire", plan(), true, with_wire)?;
+    Ok(section(&measured, &not_run))
 }
 
 /// All cells here have a rate.
@@ -222,8 +222,8 @@ fn section(all: &Measured<Watched>, not_run: &BTreeMap<String, String>) -> Secti
                 spread(shots, of).map_or(String::new(), |spread| spread.text(decimals))
             };
             let late = |i: usize| {
-                let of = |_: &Shot, wire: &Wire| wire.late.as_ref().ok().map(|late| late.0[i]);
-                p99(shots).and_then(|_| spread(shots, of)).map_or("N/A".to_owned(), |spread| spread.text(1))
+                let late_us = |_: &Shot, wire: &Wire| wire.late.as_ref().ok().map(|late| late.0[i]);
+                p99(shots).and_then(|_| spread(shots, late_us)).map_or("N/A".to_owned(), |spread| spread.text(1))
             };
             let drift = spread(shots, |_, wire| wire.late.as_ref().ok().map(|late| late.1 * 1e6));
             let own = |shot: &Shot, _: &Wire| shot.figures.late_p99_us;
@@ -280,7 +280,7 @@ fn raw_run(shot: &Shot, wire: &Wire) -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::capture::Seen;
+    use super::super::capture::CapturedFrames;
     use super::super::line::Segment;
     use super::super::parse::Figures;
     use super::*;
@@ -292,7 +292,7 @@ mod tests {
 
     fn shot(segments: Vec<Segment>, lost: u32, errors: u64) -> Shot {
         let figures = Figures { errors, late_p50_us: Some(1.0), late_p99_us: Some(5.0), ..Figures::default() };
-        Shot { figures, cpu_s: 1.0, others: 0.0, seen: Some(Seen { segments, lost }) }
+        Shot { figures, cpu_s: 1.0, others: 0.0, seen: Some(CapturedFrames { segments, lost }) }
     }
 
     const ZERO: u64 = 1_790_000_000_000_000_000;
@@ -333,22 +333,22 @@ mod tests {
         let run = |late| (shot(Vec::new(), 0, 0), Wire { late, ..wire.clone() });
         let runs = vec![run(wire.late.clone()), run(Err("no".into()))];
         let batch = Tool::Tailsight(Spacing::Fixed, Wait::Batch1);
-        let all = vec![(plan().remove(0), vec![(OURS, runs.clone()), (batch, runs)])];
-        let row = agreement(&all).unwrap();
+        let measured = vec![(plan().remove(0), vec![(OURS, runs.clone()), (batch, runs)])];
+        let row = agreement(&measured).unwrap();
         assert!(row.name.ends_with("in 1 runs"), "{row:?}");
         assert!(row.measured.starts_with("p50 7.0 us (the way); p99 less that 0.5 us"), "{row:?}");
-        let rows = goals(&all[0].0, &all[0].1);
+        let rows = goals(&measured[0].0, &measured[0].1);
         assert!(rows.is_empty(), "half of the runs have no lateness: {rows:?}");
     }
 
     #[test]
     fn what_the_wire_cannot_tell_is_not_told() {
         let even = |gap: u64| segments((0..8000).map(move |k| ZERO + k * gap));
-        let of = |tool, shot: &Shot| Wire::of(tool, 4000.0, shot).unwrap().late;
-        assert!(of(Tool::Oha, &shot(even(250_000), 0, 0)).is_ok());
-        assert!(of(Tool::Oha, &shot(even(250_000), 3, 0)).unwrap_err().contains("holes"));
-        assert!(of(Tool::K6, &shot(even(250_000), 0, 7)).unwrap_err().contains("left out 7"));
-        assert!(of(Tool::Vegeta, &shot(even(300_000), 0, 0)).unwrap_err().contains("keep the rate"));
+        let late_of = |tool, shot: &Shot| Wire::of(tool, 4000.0, shot).unwrap().late;
+        assert!(late_of(Tool::Oha, &shot(even(250_000), 0, 0)).is_ok());
+        assert!(late_of(Tool::Oha, &shot(even(250_000), 3, 0)).unwrap_err().contains("holes"));
+        assert!(late_of(Tool::K6, &shot(even(250_000), 0, 7)).unwrap_err().contains("left out 7"));
+        assert!(late_of(Tool::Vegeta, &shot(even(300_000), 0, 0)).unwrap_err().contains("keep the rate"));
         assert!(Wire::of(Tool::Wrk, 4000.0, &shot(even(250_000), 0, 0)).is_none(), "a closed loop has no schedule");
     }
 

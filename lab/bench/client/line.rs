@@ -62,7 +62,7 @@ struct Stream {
 
 /// The requests in segments that stand in the order of their arrival. A request counts when its first byte arrives, once.
 pub fn arrivals(segments: &[Segment]) -> Arrivals {
-    let mut found = Arrivals::default();
+    let mut requests = Arrivals::default();
     let mut streams: HashMap<u16, Stream> = HashMap::new();
     for segment in segments {
         let stream = streams.entry(segment.port).or_insert_with(|| Stream { next: segment.seq, holes: Vec::new() });
@@ -71,7 +71,7 @@ pub fn arrivals(segments: &[Segment]) -> Arrivals {
         let ahead = segment.seq.wrapping_sub(stream.next).cast_signed();
         let beyond = end.wrapping_sub(stream.next).cast_signed();
         let starts = || segment.starts.iter().map(|start| segment.seq.wrapping_add(*start));
-        let mut push = |place_ns| found.all.push(Arrival { at_ns: segment.at_ns, place_ns, port: segment.port });
+        let mut push = |place_ns| requests.all.push(Arrival { at_ns: segment.at_ns, place_ns, port: segment.port });
         if ahead > 0 {
             stream.holes.push(Hole { from: stream.next, to: segment.seq, seen_ns: segment.at_ns });
         }
@@ -87,18 +87,18 @@ pub fn arrivals(segments: &[Segment]) -> Arrivals {
             let before: u32 = stream.holes.iter().map(Hole::len).sum();
             stream.holes = stream.holes.drain(..).flat_map(|hole| hole.without(segment.seq, end)).collect();
             let filled = stream.holes.iter().map(Hole::len).sum::<u32>() < before;
-            found.out_of_order += u64::from(filled);
+            requests.out_of_order += u64::from(filled);
             new |= filled;
         }
-        found.repeated += u64::from(!new);
+        requests.repeated += u64::from(!new);
         if beyond > 0 {
             stream.next = end;
         }
     }
-    found.missing = streams.values().flat_map(|stream| &stream.holes).map(|hole| u64::from(hole.len())).sum();
+    requests.missing = streams.values().flat_map(|stream| &stream.holes).map(|hole| u64::from(hole.len())).sum();
     // Stable: requests of one segment keep their order.
-    found.all.sort_by_key(|arrival| arrival.place_ns);
-    found
+    requests.all.sort_by_key(|arrival| arrival.place_ns);
+    requests
 }
 
 fn within(byte: u32, hole: &Hole) -> bool {
@@ -148,9 +148,9 @@ pub struct Lateness {
 }
 
 /// Requests that may come before the first of a drawn schedule (connections are tried out).
-const BEFORE: usize = 64;
+const BEFORE_SCHEDULE: usize = 64;
 /// Fewer requests than this have no line.
-const FEWEST: usize = 100;
+const FEWEST_REQUESTS: usize = 100;
 
 impl Lateness {
     /// `arrivals` in the order in which they were sent. The first `skip_ns` are left out: programs start slowly. `None` when there
@@ -174,7 +174,7 @@ impl Lateness {
             }
         };
         let count: usize = groups.iter().map(Vec::len).sum();
-        if count < FEWEST {
+        if count < FEWEST_REQUESTS {
             return None;
         }
         let (mut late_ns, mut drifts) = (Vec::with_capacity(count), Vec::new());
@@ -218,7 +218,7 @@ fn aligned(arrivals: &[Arrival], due: &[u64]) -> Option<Vec<(u64, f64)>> {
         offs.sort_unstable_by(f64::total_cmp);
         offs[offs.len() * 3 / 4] - offs[offs.len() / 4]
     };
-    let most = BEFORE.min(arrivals.len().saturating_sub(FEWEST));
+    let most = BEFORE_SCHEDULE.min(arrivals.len().saturating_sub(FEWEST_REQUESTS));
     (0..=most)
         .map(with)
         .filter(|group| !group.is_empty())
@@ -235,8 +235,8 @@ fn least(group: &[(u64, f64)]) -> Option<f64> {
 fn drift(group: &[(u64, f64)]) -> Option<f64> {
     let fifth = group.len() / 5;
     let (first, last) = (group.get(..fifth)?, group.get(group.len() - fifth..)?);
-    let of = |part: &[(u64, f64)]| part.iter().min_by(|a, b| a.1.total_cmp(&b.1)).copied();
-    let ((from, a), (to, b)) = (of(first)?, of(last)?);
+    let earliest = |part: &[(u64, f64)]| part.iter().min_by(|a, b| a.1.total_cmp(&b.1)).copied();
+    let ((from, a), (to, b)) = (earliest(first)?, earliest(last)?);
     (to > from).then(|| (b - a) / (to - from) as f64)
 }
 

@@ -42,9 +42,9 @@ proptest! {
     #[test]
     fn known_lateness_comes_out(late in prop::collection::vec(0..300_000_u64, 400..600), gap in 10_000.0..200_000.0_f64) {
         let segments = sent(gap, &late);
-        let found = arrivals(&segments);
-        prop_assert_eq!((found.repeated, found.out_of_order, found.missing), (0, 0, 0));
-        let lateness = Lateness::of(&found.all, &Line::All(gap), 0).unwrap();
+        let requests = arrivals(&segments);
+        prop_assert_eq!((requests.repeated, requests.out_of_order, requests.missing), (0, 0, 0));
+        let lateness = Lateness::of(&requests.all, &Line::All(gap), 0).unwrap();
         prop_assert!(close(&lateness, &known(gap, &segments), 2.0));
     }
 
@@ -74,9 +74,9 @@ proptest! {
             with.push(Segment { at_ns: segments[*k].at_ns + 3_000_000, ..segments[*k].clone() });
         }
         with.sort_by_key(|s| s.at_ns);
-        let found = arrivals(&with);
-        prop_assert_eq!(&found.all, &arrivals(&segments).all);
-        prop_assert_eq!(found.repeated, again.len() as u64);
+        let requests = arrivals(&with);
+        prop_assert_eq!(&requests.all, &arrivals(&segments).all);
+        prop_assert_eq!(requests.repeated, again.len() as u64);
     }
 
     /// A segment that is lost and sent again is late by that, and makes others late by no more than a gap for each connection.
@@ -86,9 +86,9 @@ proptest! {
         let mut segments = sent(gap, &[0; 500]);
         segments[which].at_ns += again_ns;
         segments.sort_by_key(|s| s.at_ns);
-        let found = arrivals(&segments);
-        prop_assert_eq!((found.out_of_order, found.missing, found.all.len()), (1, 0, 500));
-        let lateness = Lateness::of(&found.all, &Line::All(gap), 0).unwrap();
+        let requests = arrivals(&segments);
+        prop_assert_eq!((requests.out_of_order, requests.missing, requests.all.len()), (1, 0, 500));
+        let lateness = Lateness::of(&requests.all, &Line::All(gap), 0).unwrap();
         let most = lateness.us(1.0) * 1e3;
         prop_assert!(most <= again_ns as f64 + 2.0 && most >= again_ns as f64 - f64::from(PORTS) * gap - 2.0, "{}", most);
         prop_assert!(lateness.us(0.99) * 1e3 <= gap + 2.0 && lateness.us(0.9) < 0.01);
@@ -99,14 +99,14 @@ proptest! {
     fn a_drawn_schedule_is_found_behind_the_first_requests(gaps in prop::collection::vec(1..200_000_u64, 500), before in 0..40_usize, which in 0..500_usize) {
         let due: Vec<u64> = gaps.iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect();
         let arrival = |at_ns| Arrival { at_ns, place_ns: at_ns, port: 1 };
-        let mut all: Vec<Arrival> = (0..before as u64).map(|k| arrival(ZERO + k * 20_000)).collect();
+        let mut requests: Vec<Arrival> = (0..before as u64).map(|k| arrival(ZERO + k * 20_000)).collect();
         // The late one holds up those behind it.
         let mut last = 0;
-        all.extend(due.iter().enumerate().map(|(k, due)| {
+        requests.extend(due.iter().enumerate().map(|(k, due)| {
             last = last.max(ZERO + 50_000_000 + due + if k == which { 77_000 } else { 3_000 });
             arrival(last)
         }));
-        let lateness = Lateness::of(&all, &Line::Times(due.clone()), 0).unwrap();
+        let lateness = Lateness::of(&requests, &Line::Times(due.clone()), 0).unwrap();
         prop_assert!(lateness.us(0.5) < 0.01 && lateness.late_ns.len() == 500, "{:?}", lateness.us(0.5));
         prop_assert!((lateness.us(1.0) - 74.0).abs() < 0.01, "{}", lateness.us(1.0));
     }
@@ -138,10 +138,10 @@ fn a_late_first_request_makes_only_itself_late() {
 fn a_slow_start_is_left_out() {
     let mut late = vec![0; 1000];
     late[..100].fill(900_000);
-    let all = arrivals(&sent(50_000.0, &late)).all;
-    assert!(Lateness::of(&all, &Line::All(50_000.0), 0).unwrap().us(0.95) > 800.0);
-    assert_eq!(Lateness::of(&all, &Line::All(50_000.0), 6_000_000).unwrap().us(1.0), 0.0);
-    assert!(Lateness::of(&all, &Line::All(50_000.0), u64::from(u32::MAX)).is_none());
+    let requests = arrivals(&sent(50_000.0, &late)).all;
+    assert!(Lateness::of(&requests, &Line::All(50_000.0), 0).unwrap().us(0.95) > 800.0);
+    assert_eq!(Lateness::of(&requests, &Line::All(50_000.0), 6_000_000).unwrap().us(1.0), 0.0);
+    assert!(Lateness::of(&requests, &Line::All(50_000.0), u64::from(u32::MAX)).is_none());
 }
 
 /// Bytes that the capture never saw are counted: the requests in them are not, so the run has no line.
@@ -149,18 +149,18 @@ fn a_slow_start_is_left_out() {
 fn a_hole_is_counted() {
     let mut segments = sent(50_000.0, &[0; 200]);
     segments.remove(100);
-    let found = arrivals(&segments);
-    assert_eq!((found.missing, found.all.len()), (u64::from(SIZE), 199));
+    let requests = arrivals(&segments);
+    assert_eq!((requests.missing, requests.all.len()), (u64::from(SIZE), 199));
 }
 
 /// Several requests in a segment each count; a retransmission that brings old and new bytes counts the new ones only.
 #[test]
 fn requests_are_counted_by_where_they_begin() {
     let two = Segment { at_ns: 10, port: 7, seq: 100, len: 80, starts: vec![0, 40] };
-    let both = Segment { at_ns: 20, port: 7, seq: 140, len: 80, starts: vec![0, 40] };
-    let found = arrivals(&[two, both]);
-    assert_eq!(found.all.iter().map(|a| a.at_ns).collect::<Vec<_>>(), [10, 10, 20]);
-    assert_eq!((found.repeated, found.out_of_order, found.missing), (0, 0, 0));
+    let repeated = Segment { at_ns: 20, port: 7, seq: 140, len: 80, starts: vec![0, 40] };
+    let requests = arrivals(&[two, repeated]);
+    assert_eq!(requests.all.iter().map(|a| a.at_ns).collect::<Vec<_>>(), [10, 10, 20]);
+    assert_eq!((requests.repeated, requests.out_of_order, requests.missing), (0, 0, 0));
 }
 
 #[test]

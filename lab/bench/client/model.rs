@@ -22,7 +22,7 @@ pub struct Model {
 /// Steps of the grid in the short service time of `bimodal`.
 const STEPS: usize = 50;
 /// At loads above this no latency is meaningful: the queue outgrows every window.
-const MOST: f64 = 0.97;
+const MOST_LOAD: f64 = 0.97;
 /// The grid ends where all but this much of the waiting times is below.
 const REST: f64 = 1e-6;
 
@@ -31,7 +31,7 @@ impl Model {
     pub fn new(service: Service, per_s: f64) -> Option<Self> {
         let rate = per_s / 1e6;
         let load = rate * service.mean_ns() / 1e3;
-        if !(load > 0.0 && load <= MOST) {
+        if !(load > 0.0 && load <= MOST_LOAD) {
             return None;
         }
         let waiting = match service {
@@ -107,7 +107,7 @@ impl Model {
         let mut random = StdRng::seed_from_u64(7);
         let mean_gap_ns = 1e3 / self.rate;
         let n = (seconds * 1e9 / mean_gap_ns) as usize;
-        let mut seen: Vec<Vec<f64>> = vec![Vec::with_capacity(windows); quantiles.len()];
+        let mut window_percentiles: Vec<Vec<f64>> = vec![Vec::with_capacity(windows); quantiles.len()];
         let mut waiting = 0.0;
         let mut sojourns = Vec::with_capacity(n);
         // The first window brings the queue into its steady state.
@@ -121,7 +121,7 @@ impl Model {
             }
             if window > 0 {
                 sojourns.sort_unstable_by(f64::total_cmp);
-                for (values, q) in seen.iter_mut().zip(quantiles) {
+                for (values, q) in window_percentiles.iter_mut().zip(quantiles) {
                     values.push(sojourns[((q * sojourns.len() as f64).ceil() as usize).max(1) - 1] / 1e3);
                 }
             }
@@ -130,7 +130,7 @@ impl Model {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
             (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0).max(1.0)).sqrt()
         };
-        seen.iter().map(deviation).collect()
+        window_percentiles.iter().map(deviation).collect()
     }
 }
 
@@ -199,8 +199,8 @@ mod tests {
         assert!((erlang(0.01, 50.0, 75.0) - by_hand).abs() < 1e-12);
         // The proof of the method (docs/results/method.md) has 24.3, 43.4 and 113.6 us for 10 us at 20, 50 and 80 %.
         for (per_s, p99) in [(20_000.0, 24.3), (50_000.0, 43.4), (80_000.0, 113.6)] {
-            let found = Model::new(Service::Fixed(10_000.0), per_s).unwrap().quantile_us(0.99);
-            assert!((found / p99 - 1.0).abs() < 0.01, "{per_s}: {found} against {p99}");
+            let modelled_us = Model::new(Service::Fixed(10_000.0), per_s).unwrap().quantile_us(0.99);
+            assert!((modelled_us / p99 - 1.0).abs() < 0.01, "{per_s}: {modelled_us} against {p99}");
         }
     }
 
@@ -209,8 +209,8 @@ mod tests {
         // The same page: a mean of 10 us, 77.2, 133.6 and 346.0 us.
         let service = Service::Bimodal(10_000.0 / 1.9);
         for (per_s, p99) in [(20_000.0, 77.2), (50_000.0, 133.6), (80_000.0, 346.0)] {
-            let found = Model::new(service, per_s).unwrap().quantile_us(0.99);
-            assert!((found / p99 - 1.0).abs() < 0.01, "{per_s}: {found} against {p99}");
+            let modelled_us = Model::new(service, per_s).unwrap().quantile_us(0.99);
+            assert!((modelled_us / p99 - 1.0).abs() < 0.01, "{per_s}: {modelled_us} against {p99}");
         }
     }
 

@@ -94,11 +94,12 @@ pub fn memcaslap(text: &str) -> anyhow::Result<Figures> {
     };
     let (gets, sets, misses) = (value("cmd_get:")?, value("cmd_set:")?, value("get_misses:")?);
     let seconds = value("Run time:")?;
-    let all = text.split("Total Statistics (").nth(1).context("no statistics; -S is missing")?;
-    let mean_us = all.lines().find_map(|line| line.trim().strip_prefix("Avg:")).and_then(|us| us.trim().parse().ok());
+    let statistics = text.split("Total Statistics (").nth(1).context("no statistics; -S is missing")?;
+    let mean_us =
+        statistics.lines().find_map(|line| line.trim().strip_prefix("Avg:")).and_then(|us| us.trim().parse().ok());
     // A line is `first bin: four counts`; bin k holds 2^(k-1) to 2^k us.
     let mut bins: Vec<(u32, u64)> = Vec::new();
-    for line in all.lines().skip_while(|line| !line.contains("Log2 Dist:")).skip(1) {
+    for line in statistics.lines().skip_while(|line| !line.contains("Log2 Dist:")).skip(1) {
         let Some((first, counts)) = line.trim().split_once(':') else { break };
         let Ok(first) = first.parse::<u32>() else { break };
         let counts = counts.split_whitespace().filter_map(|n| n.parse().ok());
@@ -107,10 +108,10 @@ pub fn memcaslap(text: &str) -> anyhow::Result<Figures> {
     let sum: u64 = bins.iter().map(|(_, n)| n).sum();
     let quantile = |q: f64| {
         let rank = (q * sum as f64).ceil() as u64;
-        let mut seen = 0;
+        let mut cumulative = 0;
         let (bin, _) = bins.iter().find(|(_, n)| {
-            seen += n;
-            seen >= rank.max(1)
+            cumulative += n;
+            cumulative >= rank.max(1)
         })?;
         let high = 2_f64.powi(bin.cast_signed());
         Some(Range { low: high / 2.0, high })

@@ -140,7 +140,7 @@ fn other_output_is_an_error_and_never_a_panic() {
     for text in
         ["", "{}", "[]", "tailsight {}", "finished in , 1 req/s", "Total Statistics (\n Log2 Dist:\n 4: x", "100% <= "]
     {
-        let all = [
+        let parsed = [
             tailsight(text),
             memcaslap(text),
             redis_benchmark(text),
@@ -150,6 +150,6 @@ fn other_output_is_an_error_and_never_a_panic() {
             vegeta(text),
             oha(text),
         ];
-        assert!(all.iter().all(Result::is_err), "{text:?}");
+        assert!(parsed.iter().all(Result::is_err), "{text:?}");
     }
 }

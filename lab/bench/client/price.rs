@@ -53,8 +53,9 @@ fn plan() -> Vec<Cell> {
 
 /// Measures all cells.
 pub fn measure(bench: &Bench, patience: &mut Duration) -> anyhow::Result<Section> {
-    let (all, not_run) = cells::measure(bench, patience, "the client's price", plan(), false, |_, _, shot| Some(shot))?;
-    Ok(section(&all, &not_run))
+    let (measured, not_run) =
+        cells::measure(bench, patience, "the client's price", plan(), false, |_, _, shot| Some(shot))?;
+    Ok(section(&measured, &not_run))
 }
 
 fn median(shots: &[Shot], of: impl Fn(&Shot) -> Option<f64>) -> Option<Spread> {

@@ -16,7 +16,7 @@ use tailsight_lab::servers::{Service, TextProtocol};
 use tailsight_testbed::netns::Namespace;
 use tailsight_testbed::process::spawn_tied;
 
-use super::capture::{Capture, Seen};
+use super::capture::{Capture, CapturedFrames};
 use super::parse::Figures;
 use super::tools::{Job, Shape, Tool};
 use crate::Bench;
@@ -41,7 +41,7 @@ pub struct Shot {
     /// Share of a core that other programs used meanwhile.
     pub others: f64,
     /// What arrived at the servers, where that was watched.
-    pub seen: Option<Seen>,
+    pub seen: Option<CapturedFrames>,
 }
 
 impl Shot {
@@ -150,7 +150,7 @@ fn once(bench: &Bench, ns: &Namespace, tool: Tool, job: &Job<'_>, servers: &[u32
     let limit = Duration::from_secs(job.seconds.into()) + GRACE;
     let ended = wait(bench, child, limit).with_context(|| tool.name())?;
     let others = Others::now(&ours)?.since(&before)?;
-    let seen = capture.map(Capture::finish).transpose()?;
+    let captured = capture.map(Capture::finish).transpose()?;
     let read = |name: &str| std::fs::read(job.folder.join(name)).map(|b| String::from_utf8_lossy(&b).into_owned());
     let (stdout, stderr) = (read("stdout")?, read("stderr")?);
     let said = || {
@@ -165,7 +165,7 @@ fn once(bench: &Bench, ns: &Namespace, tool: Tool, job: &Job<'_>, servers: &[u32
     if figures.requests == 0 {
         bail!("{} got no answer: {}", tool.name(), said());
     }
-    Ok(Shot { figures, cpu_s: ended.cpu_s, others, seen })
+    Ok(Shot { figures, cpu_s: ended.cpu_s, others, seen: captured })
 }
 
 /// How a process ended.

@@ -415,17 +415,17 @@ fn responses_us(path: &Path, result_only: bool) -> anyhow::Result<Vec<f64>> {
     }
     // Projected columns keep the file's order, which is that of `wanted`.
     let projection = parquet::schema::types::Type::group_type_builder(schema.name()).with_fields(fields).build()?;
-    let mut all = Vec::new();
+    let mut latencies = Vec::new();
     for row in reader.get_row_iter(Some(projection)).with_context(open)? {
         let row = row.with_context(open)?;
         // Null: the request was never answered.
         let Ok(ns) = row.get_ulong(0) else { continue };
         let keep = if result_only { row.get_bool(2)? } else { row.get_string(1)? == "ok" };
         if keep {
-            all.push(ns as f64 / 1e3);
+            latencies.push(ns as f64 / 1e3);
         }
     }
-    Ok(all)
+    Ok(latencies)
 }
 
 #[cfg(test)]

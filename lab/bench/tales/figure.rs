@@ -293,8 +293,8 @@ mod tests {
     fn mitigations_are_made_one_after_the_other_on_one_server_and_undone() {
         let setups = Experiment::Mitigations.figure().setups;
         let fixes: Vec<Option<Fix>> = setups.iter().map(|setup| setup.fix).collect();
-        let all = [Fix::RealTime, Fix::BackgroundElsewhere, Fix::ReceiveElsewhere, Fix::Undo];
-        assert_eq!(fixes, [None].into_iter().chain(all.map(Some)).collect::<Vec<_>>());
+        let order = [Fix::RealTime, Fix::BackgroundElsewhere, Fix::ReceiveElsewhere, Fix::Undo];
+        assert_eq!(fixes, [None].into_iter().chain(order.map(Some)).collect::<Vec<_>>());
         let started = |setup: &Setup| Setup { name: "", fix: None, ..*setup };
         assert!(setups.iter().all(|setup| started(setup) == started(&setups[0])));
         assert_eq!(setups[0].background, Place::ServerCore);

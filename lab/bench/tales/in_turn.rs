@@ -20,16 +20,16 @@ const RECORDINGS: u64 = 5;
 
 /// The peaks, then the rounds; each round has every set-up of every server once.
 pub fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<Vec<Measured>> {
-    let mut all = Vec::new();
+    let mut measured = Vec::new();
     for app in apps(figure, args) {
-        all.push(peaks(tales, figure, app)?);
+        measured.push(peaks(tales, figure, app)?);
     }
     for number in 0..args.rounds as usize {
-        for one in &mut all {
-            round(tales, figure, one, number)?;
+        for setup_results in &mut measured {
+            round(tales, figure, setup_results, number)?;
         }
     }
-    Ok(all.into_iter().flatten().collect())
+    Ok(measured.into_iter().flatten().collect())
 }
 
 /// The peak of each set-up of a server, while the background process is stopped.
@@ -43,11 +43,11 @@ fn peaks(tales: &Tales, figure: &Figure, app: App) -> anyhow::Result<Vec<Measure
                 server.make(fix)?;
             }
             let stopped = server.rig.without_background()?;
-            let one = undisturbed(Served::counts, || server.rig.saturate(tales.window / 2, &busy))?;
+            let peak = undisturbed(Served::counts, || server.rig.saturate(tales.window / 2, &busy))?;
             drop(stopped);
-            served.push(one);
+            served.push(peak);
             if setup.fix.is_none() {
-                let rate_per_s = one.per_s * figure.utilisation;
+                let rate_per_s = peak.per_s * figure.utilisation;
                 server.rig.load(rate_per_s, number as u64, tales.window, &server.first)?;
                 server.find(figure, rate_per_s)?;
             }
@@ -63,15 +63,16 @@ fn round(tales: &Tales, figure: &Figure, all: &mut [Measured], number: usize) ->
     let Some(app) = all.first().map(|one| one.app) else { return Ok(()) };
     let mut server = Mitigated::new(tales, app, figure)?;
     let later = tales.scratch.path().join("run");
-    for one in all {
-        if let Some(fix) = one.setup.fix {
-            one.made.push(server.make(fix)?);
+    for setup_result in all {
+        if let Some(fix) = setup_result.setup.fix {
+            setup_result.made.push(server.make(fix)?);
         }
-        let run: &Path = if one.setup.fix.is_none() { &server.first } else { &later };
+        let run: &Path = if setup_result.setup.fix.is_none() { &server.first } else { &later };
         let seed = 100 + number as u64;
-        one.add(number, undisturbed(Round::counts, || once(tales, figure, one, &server.rig, seed, run))?);
-        if one.setup.fix.is_none() {
-            server.find(figure, one.rate_per_s)?;
+        setup_result
+            .add(number, undisturbed(Round::counts, || once(tales, figure, setup_result, &server.rig, seed, run))?);
+        if setup_result.setup.fix.is_none() {
+            server.find(figure, setup_result.rate_per_s)?;
         }
     }
     Ok(())
@@ -85,11 +86,11 @@ struct Mitigated<'a> {
     first: PathBuf,
     /// The settings before anything was changed.
     before: BTreeSet<String>,
-    found: Vec<Found>,
+    found: Vec<ListedFix>,
 }
 
 /// A fix that `tailsight fix` lists.
-struct Found {
+struct ListedFix {
     fix: Fix,
     run: PathBuf,
     /// Its number there.
@@ -121,14 +122,14 @@ impl<'a> Mitigated<'a> {
                 self.rig.load(rate_per_s, 1_000 + recording, self.tales.window, &run)?;
             }
             let list = self.tales.json(self.tales.command("fix").arg(&run))?;
-            for one in list["fixes"].as_array().context("a list of fixes")? {
-                let (changes, number) = (one["changes"].as_array(), one["n"].as_u64());
+            for listed in list["fixes"].as_array().context("a list of fixes")? {
+                let (changes, number) = (listed["changes"].as_array(), listed["n"].as_u64());
                 let wanted = figure.setups.iter().filter_map(|setup| setup.fix).find(|fix| is(*fix, changes));
-                titles.push(one["title"].to_string());
+                titles.push(listed["title"].to_string());
                 if let Some((fix, number)) = wanted.zip(number)
                     && !self.found.iter().any(|found| found.fix == fix)
                 {
-                    self.found.push(Found { fix, run: run.clone(), number });
+                    self.found.push(ListedFix { fix, run: run.clone(), number });
                 }
             }
             let made = |fix: &Fix| *fix == Fix::Undo || self.found.iter().any(|found| found.fix == *fix);
@@ -159,14 +160,14 @@ impl<'a> Mitigated<'a> {
     }
 
     fn apply(&self, fix: Fix) -> anyhow::Result<String> {
-        let found = self.found.iter().find(|found| found.fix == fix).context("a fix that was not looked for")?;
-        let number = found.number.to_string();
-        let made = self.tales.json(self.tales.command("fix").arg("--yes").arg(&found.run).arg(number))?;
+        let listed = self.found.iter().find(|found| found.fix == fix).context("a fix that was not looked for")?;
+        let number = listed.number.to_string();
+        let made = self.tales.json(self.tales.command("fix").arg("--yes").arg(&listed.run).arg(number))?;
         if made["made"] != true || made["changed"].as_u64() == Some(0) {
             bail!("tailsight fix changed nothing: {made}");
         }
         let word = |value: &Value| value.as_str().unwrap_or("?").split(';').next().unwrap_or_default().to_owned();
-        let later = if found.run == self.first { "" } else { ", which the first recording did not show" };
+        let later = if listed.run == self.first { "" } else { ", which the first recording did not show" };
         Ok(format!("{}, against {}{later}", word(&made["title"]), word(&made["cause"]["category"])))
     }
 

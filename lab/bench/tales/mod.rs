@@ -195,14 +195,14 @@ impl Results {
         let written: Written = serde_json::from_slice(&bytes).with_context(|| {
             format!("{} is no result of this experiment: measure it again, without --redraw", file.display())
         })?;
-        let of = |one: One| {
+        let parsed = |one: One| {
             let One { app, setup: Name { name }, peak_per_s, peak_busy, peak_disturbed, rate_per_s, made, rounds } =
                 one;
             let setup = figure.setups(app).find(|setup| setup.name == name);
             let setup = *setup.with_context(|| format!("this experiment has no set-up `{name}`: measure it again"))?;
             Ok(Measured { app, setup, peak_per_s, peak_busy, peak_disturbed, rate_per_s, made, rounds })
         };
-        let measured = written.measured.into_iter().map(of).collect::<anyhow::Result<Vec<Measured>>>()?;
+        let measured = written.measured.into_iter().map(parsed).collect::<anyhow::Result<Vec<Measured>>>()?;
         Ok(Results { measured_by: written.measured_by, measured })
     }
 
@@ -270,7 +270,7 @@ fn apps(figure: &Figure, args: &TalesArgs) -> impl Iterator<Item = App> {
 
 /// The peaks, then the rounds.
 fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<Vec<Measured>> {
-    let mut all = Vec::new();
+    let mut measured = Vec::new();
     for app in apps(figure, args) {
         let mut peaks: Vec<(Setup, Peak)> = Vec::new();
         for setup in figure.setups(app) {
@@ -280,36 +280,38 @@ fn measure(tales: &Tales, figure: &Figure, args: &TalesArgs) -> anyhow::Result<V
                 None => peak_of(tales, app, &undisturbed)?,
             };
             peaks.push((undisturbed, peak));
-            let of = if figure.own_peak { peak } else { peaks[0].1 };
-            all.push(Measured::new(app, *setup, peak, of.per_s * figure.utilisation));
+            let its_peak = if figure.own_peak { peak } else { peaks[0].1 };
+            measured.push(Measured::new(app, *setup, peak, its_peak.per_s * figure.utilisation));
         }
     }
-    let n = all.len();
+    let n = measured.len();
     for number in 0..args.rounds as usize {
         for turn in 0..n {
-            let one = &mut all[(turn + number) % n];
-            let (app, setup) = (one.app, one.setup);
+            let experiment = &mut measured[(turn + number) % n];
+            let (app, setup) = (experiment.app, experiment.setup);
             // The same arrivals for all set-ups of a round.
             let seed = 100 + number as u64;
             let run = tales.scratch.path().join("run");
-            one.add(
+            experiment.add(
                 number,
-                undisturbed(Round::counts, || once(tales, figure, one, &Rig::new(tales, app, &setup)?, seed, &run))?,
+                undisturbed(Round::counts, || {
+                    once(tales, figure, experiment, &Rig::new(tales, app, &setup)?, seed, &run)
+                })?,
             );
         }
     }
-    Ok(all)
+    Ok(measured)
 }
 
 /// Measures, and measures again when other programs had a part in it.
 fn undisturbed<T>(counts: impl Fn(&T) -> bool, mut measure: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let mut one = measure()?;
+    let mut run = measure()?;
     for _ in 0..AGAIN {
-        if !counts(&one) {
-            one = measure()?;
+        if !counts(&run) {
+            run = measure()?;
         }
     }
-    Ok(one)
+    Ok(run)
 }
 
 impl Measured {
@@ -369,8 +371,8 @@ impl Served {
 /// The peak of a set-up, each time of a new server.
 fn peak_of(tales: &Tales, app: App, setup: &Setup) -> anyhow::Result<Peak> {
     let run = tales.scratch.path().join("peak");
-    let one = || undisturbed(Served::counts, || Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run));
-    Ok(Peak::of((0..PEAKS).map(|_| one()).collect::<anyhow::Result<_>>()?))
+    let saturated = || undisturbed(Served::counts, || Rig::new(tales, app, setup)?.saturate(tales.window / 2, &run));
+    Ok(Peak::of((0..PEAKS).map(|_| saturated()).collect::<anyhow::Result<_>>()?))
 }
 
 /// One recording under load, into `run`, and its analysis.

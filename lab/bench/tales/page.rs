@@ -49,7 +49,7 @@ pub fn page(figure: &Figure, measured: &[Measured], measured_by: &str, beside: &
         figure.here
     );
     let rounds = measured.iter().flat_map(|one| &one.rounds);
-    let (all, disturbed) = (rounds.clone().count(), rounds.filter(|round| !round.counts()).count());
+    let (count, disturbed) = (rounds.clone().count(), rounds.filter(|round| !round.counts()).count());
     let _ = writeln!(
         text,
         "Latency inside the server's host, us, at {:.0} % of the peak{}: medians over the rounds, with the least and the greatest. \
@@ -58,7 +58,7 @@ pub fn page(figure: &Figure, measured: &[Measured], measured_by: &str, beside: &
          client's, and the ideal is too slow); `×` is the p99.9 over the ideal's, and says nothing where the ideal is slower than the \
          measurement: then its service time is too long for these arrivals, or its queues are not the server's. The server was recorded \
          at the peak, too. \
-         {disturbed} of {all} rounds do not count: other programs or the hypervisor had more than 1 % of a core in them, also when \
+         {disturbed} of {count} rounds do not count: other programs or the hypervisor had more than 1 % of a core in them, also when \
          they were measured again.\n",
         figure.utilisation * 100.0,
         if figure.own_peak { " of each set-up" } else { " of the first set-up" },
@@ -86,8 +86,8 @@ pub fn page(figure: &Figure, measured: &[Measured], measured_by: &str, beside: &
         if figure.in_turn() {
             text += "\nWhat `tailsight fix` did:\n\n";
         }
-        for one in of(measured, app).into_iter().filter(|one| one.setup.fix.is_some()) {
-            let _ = writeln!(text, "- {}: {}", one.setup.name, made(&one.made));
+        for setup_result in of(measured, app).into_iter().filter(|one| one.setup.fix.is_some()) {
+            let _ = writeln!(text, "- {}: {}", setup_result.setup.name, made(&setup_result.made));
         }
         let _ = writeln!(text, "\n![{}]({beside}{})\n", app.words(), picture(figure, app));
     }
@@ -98,8 +98,8 @@ pub fn page(figure: &Figure, measured: &[Measured], measured_by: &str, beside: &
 /// What `tailsight fix` did, each with its rounds.
 fn made(all: &[String]) -> String {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
-    for one in all {
-        *times.entry(one).or_default() += 1;
+    for fix in all {
+        *times.entry(fix).or_default() += 1;
     }
     let said: Vec<String> = times.iter().map(|(what, n)| format!("{what} ({n} of {} rounds)", all.len())).collect();
     said.join("; ")
@@ -107,17 +107,17 @@ fn made(all: &[String]) -> String {
 
 fn row(one: &Measured, order: bool) -> Vec<String> {
     let rounds: Vec<&Round> = one.rounds.iter().filter(|round| round.counts()).collect();
-    let of = |key: &str, ideal: bool| {
-        let all = rounds.iter().filter_map(|r| if ideal { r.ideal_ns.get(key) } else { r.measured_ns.get(key) });
-        median(all.copied())
+    let median_of = |key: &str, ideal: bool| {
+        let values_ns = rounds.iter().filter_map(|r| if ideal { r.ideal_ns.get(key) } else { r.measured_ns.get(key) });
+        median(values_ns.copied())
     };
     let shown = |key, ideal| {
-        of(key, ideal).map_or("N/A".to_owned(), |(low, mid, high)| match ideal {
+        median_of(key, ideal).map_or("N/A".to_owned(), |(low, mid, high)| match ideal {
             true => us(mid),
             false => format!("{} [{}..{}]", us(mid), us(low), us(high)),
         })
     };
-    let times = of("p99.9", false).zip(of("p99.9", true)).filter(|(_, ideal)| ideal.1 > 0);
+    let times = median_of("p99.9", false).zip(median_of("p99.9", true)).filter(|(_, ideal)| ideal.1 > 0);
     let peak = match one.peak_busy < BUSY {
         true => format!("{} ({:.0} % busy)", thousands(one.peak_per_s as u64), one.peak_busy * 100.0),
         false => thousands(one.peak_per_s as u64),
@@ -129,17 +129,18 @@ fn row(one: &Measured, order: bool) -> Vec<String> {
     cells
         .push(times.map_or("N/A".to_owned(), |(measured, ideal)| format!("{:.1}", measured.1 as f64 / ideal.1 as f64)));
     if order {
-        let (served, all) = rounds.iter().fold((0, 0), |(a, b), r| (a + r.out_of_order.unwrap_or(0), b + r.messages));
-        cells.push(format!("{} of {}", thousands(served), thousands(all)));
+        let (served, messages) =
+            rounds.iter().fold((0, 0), |(a, b), r| (a + r.out_of_order.unwrap_or(0), b + r.messages));
+        cells.push(format!("{} of {}", thousands(served), thousands(messages)));
     }
     cells
 }
 
 /// The least, the median and the greatest.
 pub fn median(all: impl Iterator<Item = u64>) -> Option<(u64, u64, u64)> {
-    let mut all: Vec<u64> = all.collect();
-    all.sort_unstable();
-    Some((*all.first()?, all[all.len() / 2], *all.last()?))
+    let mut sorted: Vec<u64> = all.collect();
+    sorted.sort_unstable();
+    Some((*sorted.first()?, sorted[sorted.len() / 2], *sorted.last()?))
 }
 
 fn apps(measured: &[Measured]) -> Vec<App> {
@@ -168,13 +169,13 @@ mod tests {
     use super::*;
 
     fn round(p999: u64, others: f64) -> Round {
-        let of = |ns: u64| ["p50", "p99", "p99.9"].map(|key| (key.to_owned(), ns)).into();
+        let same_ns = |ns: u64| ["p50", "p99", "p99.9"].map(|key| (key.to_owned(), ns)).into();
         Round {
             served_per_s: 10.0,
             others,
             messages: 100,
-            measured_ns: of(p999),
-            ideal_ns: of(2_000),
+            measured_ns: same_ns(p999),
+            ideal_ns: same_ns(2_000),
             out_of_order: Some(3),
             ccdf: vec![(1_000, 0.5), (p999, 0.001)],
             ideal_ccdf: vec![(2_000, 0.5)],
@@ -207,8 +208,8 @@ mod tests {
 
     #[test]
     fn what_was_made_is_counted() {
-        let all = ["pin, against interference", "pin, against interference", "chrt, against wakeup-delay"];
-        let text = made(&all.map(str::to_owned));
+        let fixes = ["pin, against interference", "pin, against interference", "chrt, against wakeup-delay"];
+        let text = made(&fixes.map(str::to_owned));
         assert_eq!(text, "chrt, against wakeup-delay (1 of 3 rounds); pin, against interference (2 of 3 rounds)");
     }
 
@@ -216,7 +217,7 @@ mod tests {
     fn the_page_has_its_pictures() {
         let figure = Experiment::Order.figure();
         let rounds = vec![round(10_000, 0.0)];
-        let one = Measured {
+        let setup_result = Measured {
             app: App::NullRpc,
             setup: figure.setups[0],
             peak_per_s: 5.0,
@@ -227,7 +228,7 @@ mod tests {
             rounds,
         };
         let dir = tempfile::tempdir().unwrap();
-        let results = Results { measured_by: "Measured by bench.".into(), measured: vec![one] };
+        let results = Results { measured_by: "Measured by bench.".into(), measured: vec![setup_result] };
         write(dir.path(), dir.path(), &figure, &results.measured, &results.measured_by).unwrap();
         let text = std::fs::read_to_string(dir.path().join("tales-figure-6.md")).unwrap();
         let picture = std::fs::read_to_string(dir.path().join("tales-figure-6-null-rpc.svg")).unwrap();

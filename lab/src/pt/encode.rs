@@ -16,7 +16,7 @@ pub const TICKS: u64 = 3;
 /// The counter at the beginning.
 const FIRST_TICK: u64 = 1 << 32;
 /// Ticks from the end of a slice to the switch, and from that to the next slice.
-const BETWEEN: u64 = 1000;
+const TICKS_BETWEEN_SLICES: u64 = 1000;
 /// Time-stamp counter ticks of one of the core crystal clock (CPUID 15h: EBX / EAX).
 pub const CRYSTAL: u64 = 84;
 /// The core-to-bus ratio in the CBR packets, and the base frequency's: the same, so a cycle is a tick.
@@ -166,7 +166,7 @@ impl<'a> Encoder<'a> {
             look_up: Box::new(code.look_up()),
             cpus: (0..CPUS).map(|_| Generator::new(style)).collect(),
             style,
-            tick: FIRST_TICK + BETWEEN,
+            tick: FIRST_TICK + TICKS_BETWEEN_SLICES,
             begun: BTreeMap::new(),
             slices: 0,
             overflowed: false,
@@ -197,7 +197,7 @@ impl<'a> Encoder<'a> {
             let n = self.slices;
             self.slices += 1;
             out.switches.push(Switch { tick: *tick, cpu: slice.cpu, from: 0, to: slice.tid, preempted: false });
-            *tick += BETWEEN;
+            *tick += TICKS_BETWEEN_SLICES;
             begun.entry(slice.tid).or_insert(*tick);
             let cpu = &mut cpus[slice.cpu];
             let truth = out.truth.entry(slice.tid).or_default();
@@ -235,7 +235,7 @@ impl<'a> Encoder<'a> {
                 (Ended::Interrupted, Some(next)) => cpu.interrupt(next, *tick),
                 _ => cpu.disable(*tick),
             }
-            *tick += BETWEEN;
+            *tick += TICKS_BETWEEN_SLICES;
             let preempted = slice.ended == Ended::Interrupted;
             out.switches.push(Switch { tick: *tick, cpu: slice.cpu, from: slice.tid, to: 0, preempted });
         }

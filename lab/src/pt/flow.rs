@@ -102,15 +102,15 @@ impl Code {
 
     /// A look-up that remembers.
     pub fn look_up(&self) -> impl FnMut(u64) -> Result<(Kind, u64)> + '_ {
-        let mut known: HashMap<u64, (Kind, u64)> = HashMap::new();
+        let mut decoded: HashMap<u64, (Kind, u64)> = HashMap::new();
         move |ip| {
-            if let Some(found) = known.get(&ip) {
-                return Ok(*found);
+            if let Some(instruction) = decoded.get(&ip) {
+                return Ok(*instruction);
             }
             let what = || Error::io(format!("decode the instruction at {ip:#x}"), std::io::Error::other("it is none"));
-            let found = self.decode(ip).ok_or_else(what)?;
-            known.insert(ip, found);
-            Ok(found)
+            let instruction = self.decode(ip).ok_or_else(what)?;
+            decoded.insert(ip, instruction);
+            Ok(instruction)
         }
     }
 }

@@ -36,8 +36,8 @@ pub fn write(encoded: &Encoded, code: &Code, style: &Style) -> Vec<u8> {
     let mut records = begin(encoded, code, style);
     let last = ns(encoded.ticks.1) + 100;
     records.extend(switches(encoded, 0));
-    for (cpu, of) in (0..cpus).zip(&encoded.cpus) {
-        records.push(record(11, 0, &words(&[0, of.trace.len() as u64, 0]), (0, 0, last, cpu, trace_id(cpu))));
+    for (cpu, core) in (0..cpus).zip(&encoded.cpus) {
+        records.push(record(11, 0, &words(&[0, core.trace.len() as u64, 0]), (0, 0, last, cpu, trace_id(cpu))));
     }
     file(&encoded.cpus, style, &records.concat(), false)
 }
@@ -70,12 +70,12 @@ pub fn write_repeated(
     for n in 0..times {
         let later = n * apart;
         out.write_all(&switches(encoded, later).concat())?;
-        for (cpu, (trace, of)) in traces.iter_mut().zip(&encoded.cpus).enumerate() {
-            for &at in &of.tscs {
-                let tick = of.trace[at..at + 7].iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
+        for (cpu, (trace, core)) in traces.iter_mut().zip(&encoded.cpus).enumerate() {
+            for &at in &core.tscs {
+                let tick = core.trace[at..at + 7].iter().rev().fold(0, |w, &b| w << 8 | u64::from(b));
                 trace[at..at + 7].copy_from_slice(&(tick + later).to_le_bytes()[..7]);
             }
-            trace.resize(padded(of), 0);
+            trace.resize(padded(core), 0);
             out.write_all(&auxtrace(cpu, trace.len() as u64, n * trace.len() as u64))?;
             out.write_all(trace)?;
         }
@@ -155,12 +155,12 @@ pub(super) fn file(traced: &[Cpu], style: &Style, records: &[u8], kernel: bool) 
     let cpus = traced.len() as u64;
     let mut data = records.to_vec();
     let mut traces = Vec::new();
-    for (cpu, of) in traced.iter().enumerate() {
+    for (cpu, core) in traced.iter().enumerate() {
         traces.push((data_at(cpus) + data.len() as u64, 48));
-        let padded = of.trace.len().next_multiple_of(8);
+        let padded = core.trace.len().next_multiple_of(8);
         data.extend(auxtrace(cpu, padded as u64, 0));
-        data.extend(&of.trace);
-        data.resize(data.len() + padded - of.trace.len(), 0);
+        data.extend(&core.trace);
+        data.resize(data.len() + padded - core.trace.len(), 0);
     }
     let mut of_traces = words(&[traces.len() as u64]);
     traces.iter().for_each(|&(at, size)| of_traces.extend(words(&[at, size])));

@@ -96,7 +96,7 @@ fn take_turns(leader: i32, quantum: usize) -> Option<Execution> {
     let mut threads = vec![Tracee { pid: leader, fresh: false }];
     let mut alive = vec![true];
     let mut out = Execution::default();
-    let mut known: HashMap<u64, bool> = HashMap::new();
+    let mut is_call_at: HashMap<u64, bool> = HashMap::new();
     let (mut turn, mut steps) = (0usize, 0usize);
     while alive.iter().any(|a| *a) && steps < MOST_STEPS {
         let who = (0..threads.len()).map(|i| (turn + i) % threads.len()).find(|&i| alive[i])?;
@@ -109,7 +109,7 @@ fn take_turns(leader: i32, quantum: usize) -> Option<Execution> {
             steps += 1;
             // The program does not change: what its instructions are is asked once.
             let pid = threads[who].pid;
-            let calls = *known.entry(ip).or_insert_with(|| is_system_call(pid, ip));
+            let calls = *is_call_at.entry(ip).or_insert_with(|| is_system_call(pid, ip));
             match step(&mut threads, who)? {
                 Stepped::Ended => {
                     alive[who] = false;

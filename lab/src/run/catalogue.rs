@@ -67,15 +67,15 @@ fn logged(causes: &'static [Cause], log: &'static str, kind: u64) -> Vec<Truth> 
 
 /// All scenarios.
 pub fn all() -> Vec<Scenario> {
-    let mut all = clean();
-    all.extend(tasks());
-    all.extend(kernel());
-    all.extend(queues());
-    all.extend(waits());
-    all.extend(memory());
-    all.extend(network());
-    all.extend(super::programs::functions());
-    all
+    let mut scenarios = clean();
+    scenarios.extend(tasks());
+    scenarios.extend(kernel());
+    scenarios.extend(queues());
+    scenarios.extend(waits());
+    scenarios.extend(memory());
+    scenarios.extend(network());
+    scenarios.extend(super::programs::functions());
+    scenarios
 }
 
 /// Scenarios of `lab what-if` alone: no what-if of theirs was looked at before the model was as it is, and the model is not worked on
@@ -499,9 +499,9 @@ mod tests {
     #[test]
     fn names_are_unique_and_categories_are_the_stable_ids() {
         assert!(ids().contains(&"hol-blocking") && ids().len() >= 18, "{:?}", ids());
-        let all: Vec<Scenario> = all().into_iter().chain(held_out()).collect();
+        let scenarios: Vec<Scenario> = all().into_iter().chain(held_out()).collect();
         let mut names = std::collections::HashSet::new();
-        for scenario in &all {
+        for scenario in &scenarios {
             assert!(names.insert(scenario.name), "{} twice", scenario.name);
             let truths = scenario.truth.iter().flat_map(|truth| truth.causes);
             for cause in scenario.expect.iter().chain(scenario.may.iter().flatten()).chain(truths) {
@@ -509,7 +509,7 @@ mod tests {
             }
             assert!(["receive", "service", "transmit", "total"].contains(&scenario.leg));
         }
-        assert!(all.len() >= 20);
+        assert!(scenarios.len() >= 20);
     }
 
     #[test]

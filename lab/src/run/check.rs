@@ -25,7 +25,7 @@ const SLACK_NS: u64 = 2_000;
 
 /// The result of the check.
 #[derive(Debug, Default, PartialEq)]
-pub struct Found {
+pub struct CheckReport {
     /// Causes that were checked.
     pub checked: usize,
     /// When programs that are neither the lab's nor its servers used the application's core.
@@ -137,34 +137,34 @@ impl Message {
 type Turns = HashMap<(u32, u32), Vec<(u64, u64)>>;
 
 /// Looks for every named cause that makes messages slower.
-pub fn check(run: &Run, cores: &[CpuEvents], causes: &[Named], leg: &str) -> anyhow::Result<Found> {
+pub fn check(run: &Run, cores: &[CpuEvents], causes: &[Named], leg: &str) -> anyhow::Result<CheckReport> {
     let wanted: HashSet<u32> = causes.iter().flat_map(|cause| cause.evidence.iter().copied()).collect();
     let messages = messages(run, leg, &wanted)?;
     let turns = turns(cores);
     let names = names(run, cores);
     let threads = threads(run, cores);
-    let mut found = Found { breaks: breaks(cores), ..Found::default() };
+    let mut report = CheckReport { breaks: breaks(cores), ..CheckReport::default() };
     for (id, message) in &messages {
         if !message.is_in_events(cores) {
-            found.absent.push(format!("message {id}: no packet and no receive call at its times"));
+            report.absent.push(format!("message {id}: no packet and no receive call at its times"));
         }
     }
     for cause in causes.iter().filter(|cause| cause.deviation_ns > 0) {
         let Some(look) = look(&names, &threads, cause) else { continue };
-        let seen = |id: &&u32| {
+        let is_in_events = |id: &&u32| {
             let message = messages.get(id)?;
             Some(message.cores.iter().any(|core| look.is_in(*core, message, cores, &turns)))
         };
-        let missing: Vec<u32> = cause.evidence.iter().filter(|id| seen(id) == Some(false)).copied().collect();
-        found.checked += 1;
+        let missing: Vec<u32> = cause.evidence.iter().filter(|id| is_in_events(id) == Some(false)).copied().collect();
+        report.checked += 1;
         if !missing.is_empty() {
             let (category, name, role) = (&cause.category, &cause.name, &cause.role);
-            let of = cause.evidence.len();
-            let list = if missing.len() == of { &mut found.absent } else { &mut found.partly };
-            list.push(format!("{category} {name} ({role}): not in {} of {of} messages", missing.len()));
+            let evidence = cause.evidence.len();
+            let list = if missing.len() == evidence { &mut report.absent } else { &mut report.partly };
+            list.push(format!("{category} {name} ({role}): not in {} of {evidence} messages", missing.len()));
         }
     }
-    Ok(found)
+    Ok(report)
 }
 
 /// What is searched for.
@@ -197,8 +197,8 @@ impl Look {
             Self::Packets => {
                 let own = Own::of(message, cores);
                 let another = |event: &&Event| {
-                    let seen = event.kind().is_some_and(|kind| is_packet(kind) || kind == Kind::Handoff);
-                    seen && !own.has(event)
+                    let is_packet_event = event.kind().is_some_and(|kind| is_packet(kind) || kind == Kind::Handoff);
+                    is_packet_event && !own.has(event)
                 };
                 within(cores, core, from, to).iter().any(|event| another(&event))
                     || passes(cores, core, from, to).iter().any(|(begin, end)| {
@@ -320,8 +320,8 @@ fn names(run: &Run, cores: &[CpuEvents]) -> Names {
         leaders.entry(*tid).or_default().push(comm.clone());
     }
     let of_process = |(tid, tgid): &(u32, u32)| {
-        let of = leaders.get(tgid).cloned().unwrap_or_default();
-        of.into_iter().map(|comm| (*tid, comm)).collect::<Vec<_>>()
+        let comm_of_leader = leaders.get(tgid).cloned().unwrap_or_default();
+        comm_of_leader.into_iter().map(|comm| (*tid, comm)).collect::<Vec<_>>()
     };
     names.extend(processes.iter().filter(|(tid, tgid)| tid != tgid).flat_map(of_process));
     names
@@ -387,7 +387,7 @@ fn messages(run: &Run, leg: &str, wanted: &HashSet<u32>) -> anyhow::Result<BTree
     let stages: Vec<usize> = STAGES.iter().map(|name| column(name)).collect::<anyhow::Result<_>>()?;
     let ends = [column("receive_ns")?, column("service_ns")?, column("transmit_ns")?];
     let cpus = [column("driver_cpu")?, column("handoff_cpu")?, column("recv_cpu")?];
-    let mut found = BTreeMap::new();
+    let mut messages = BTreeMap::new();
     for row in reader.get_row_iter(None)? {
         let row = row?;
         let id = row.get_uint(id)?;
@@ -413,9 +413,9 @@ fn messages(run: &Run, leg: &str, wanted: &HashSet<u32>) -> anyhow::Result<BTree
             to_ns: begin + to,
             cores: [core(0), core(1), core(2)],
         };
-        found.insert(id, message);
+        messages.insert(id, message);
     }
-    Ok(found)
+    Ok(messages)
 }
 
 #[cfg(test)]
@@ -590,12 +590,12 @@ mod tests {
     fn what_is_looked_for_is_told_by_the_structure() {
         let vector = |of: &str| Frame { kind: "vector".into(), of: of.into() };
         let subject = |frame| Subject { kind: "frame".into(), frame, ..Subject::default() };
-        let of = |frame| Named { category: "interrupts".into(), subject: subject(frame), ..Named::default() };
+        let named_frame = |frame| Named { category: "interrupts".into(), subject: subject(frame), ..Named::default() };
         let entry = |which: &str| {
             let aux = VECTORS.iter().position(|vector| *vector == which).unwrap() as u16;
             Event { kind: Kind::VectorEntry as u8, aux, ..Event::default() }
         };
-        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &of(vector("call_function"))) else {
+        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &named_frame(vector("call_function"))) else {
             panic!("an event is looked for")
         };
         assert!(is(&entry("call_function")) && !is(&entry("call_function_single")));
@@ -605,12 +605,12 @@ mod tests {
             let a = SOFTIRQS.iter().position(|softirq| *softirq == which).unwrap() as u64;
             Event { kind: Kind::SoftirqEntry as u8, a, ..Event::default() }
         };
-        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &of(softirq("sched"))) else {
+        let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &named_frame(softirq("sched"))) else {
             panic!("an event is looked for")
         };
         assert!(is(&entered("sched")) && !is(&entered("timer")) && !is(&entry("local_timer")));
         // A device's interrupt was shown by that of any device.
-        let irq = of(Frame { kind: "irq".into(), of: "26".into() });
+        let irq = named_frame(Frame { kind: "irq".into(), of: "26".into() });
         let Some(Look::Event(is)) = look(&Names::new(), &Threads::new(), &irq) else {
             panic!("an event is looked for")
         };

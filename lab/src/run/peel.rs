@@ -18,7 +18,7 @@ use super::scenario::Scenario;
 use super::stage::{Lab, Take};
 
 /// Causes of less than this share of the deviation are not removed.
-const LEAST: f64 = 0.01;
+const LEAST_SHARE: f64 = 0.01;
 
 /// Whether the first cause of the total leg is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,7 +55,7 @@ fn others(scenario: &Scenario, causes: &[Named], ours: &BTreeSet<u32>) -> Vec<St
     let is_other = |cause: &&Named| {
         let foreign = !cause.pids.is_empty() && !cause.pids.iter().any(|pid| ours.contains(pid));
         let other = cause.category == "steal" || cause.category == "interference" && foreign;
-        other && !expected(cause) && cause.share >= LEAST && cause.deviation_ns > 0
+        other && !expected(cause) && cause.share >= LEAST_SHARE && cause.deviation_ns > 0
     };
     let names: BTreeSet<String> =
         causes.iter().filter(is_other).map(|cause| format!("{}:{}", cause.category, cause.name)).collect();

@@ -221,7 +221,7 @@ fn postgres() -> Vec<Scenario> {
     const WAITS: &[&str] = &["PostgreSQL waiting for a row or another heavyweight lock"];
     const COMMITS: &[&str] = &["PostgreSQL writing the log ahead of a commit"];
     let lock = Step::Fault { fault: Fault::RowLock, schedule: "4ms/60ms", strength: 1.0, on_server: false, task: None };
-    let of = |name, about, steps, expect: &[Cause], names| Scenario {
+    let scenario_of = |name, about, steps, expect: &[Cause], names| Scenario {
         leg: "total",
         until_enough: true,
         function: Some(Function { names }),
@@ -237,7 +237,7 @@ fn postgres() -> Vec<Scenario> {
                 functions: None,
                 how: How::Overlap { log: "lab-row-lock", kind: kind::HELD },
             }],
-            ..of(
+            ..scenario_of(
                 "function-postgres-row",
                 "PostgreSQL: another session locks the row that every request changes, 4 ms every 60 ms",
                 vec![lock],
@@ -248,7 +248,7 @@ fn postgres() -> Vec<Scenario> {
         Scenario {
             app: server(&[]),
             load: Load::Probe(commit),
-            ..of(
+            ..scenario_of(
                 "function-postgres-commit",
                 "PostgreSQL: 3 % of requests commit a change, the others read",
                 vec![],
@@ -264,7 +264,7 @@ pub fn functions() -> Vec<Scenario> {
     let serial = JAVA;
     let g1 =
         Program { run: &["java", "-XX:+UseG1GC", "-Xmx48m", "-XX:+PreserveFramePointer", "-cp", ".", "Heap"], ..JAVA };
-    let mut all = vec![
+    let mut scenarios = vec![
         logged(
             "function-slow",
             "C: 3 % of requests call a slow function that others do not call",
@@ -337,6 +337,6 @@ pub fn functions() -> Vec<Scenario> {
             &["fetch_profile"],
         ),
     ];
-    all.extend(postgres());
-    all
+    scenarios.extend(postgres());
+    scenarios
 }

@@ -20,8 +20,9 @@ impl<E: Into<anyhow::Error>> From<E> for Stop {
 /// Not run without a program of Debian's.
 pub(super) fn installed(program: &str) -> Result<(), Stop> {
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut all = std::env::split_paths(&folders).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
-    if all.any(|folder| folder.join(program).is_file()) {
+    let mut folders_of_path =
+        std::env::split_paths(&folders).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
+    if folders_of_path.any(|folder| folder.join(program).is_file()) {
         return Ok(());
     }
     Err(Stop::NotRun(format!("{program} is not installed")))

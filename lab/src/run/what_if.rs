@@ -103,13 +103,13 @@ pub fn run(args: &WhatIfArgs) -> anyhow::Result<ExitCode> {
             let due = longest.mul_f64(f64::from(args.repeat - seed) + 1.0 - i as f64 / scenarios.len() as f64);
             let again = if begun.elapsed() + due < args.at_most { args.again } else { 0 };
             let folder = args.keep.as_ref().map(|dir| dir.join(format!("{}-{seed}", on.name)));
-            let found = round(&lab, &mut state, (on, off), seed, again, folder.as_deref());
+            let compared = round(&lab, &mut state, (on, off), seed, again, folder.as_deref());
             if lab.check().is_err() {
                 eprintln!("lab: interrupted; everything that was made is undone");
                 return Ok(ExitCode::from(130));
             }
-            eprintln!("{:>4} s  {} {seed}: {}", begun.elapsed().as_secs(), on.name, said(&found));
-            rounds.push(found);
+            eprintln!("{:>4} s  {} {seed}: {}", begun.elapsed().as_secs(), on.name, said(&compared));
+            rounds.push(compared);
         }
         longest = longest.max(begun.elapsed() - at);
     }
@@ -202,16 +202,16 @@ fn round(
             if keep.is_none() {
                 state.folder(&folder).map_err(|e| format!("{e:#}"))?;
             }
-            let found = take(lab, state, (scenario, &on), seed, &folder);
+            let outcome = take(lab, state, (scenario, &on), seed, &folder);
             state.undo(keep.is_some()).map_err(|e| format!("{e:#}"))?;
-            found
+            outcome
         };
-        let found = taken(&on, "on").and_then(|with| compare(&with, &taken(off, "off")?));
+        let compared = taken(&on, "on").and_then(|with| compare(&with, &taken(off, "off")?));
         if lab.check().is_err() {
             break;
         }
         let quieter = |new: &Round| best.as_ref().map_or(true, |old| new.foreign < old.foreign);
-        match found {
+        match compared {
             Ok(new) if quieter(&new) => best = Ok(new),
             Err(why) if best.is_err() => best = Err(why),
             _ => {}
@@ -297,8 +297,8 @@ fn without(lab: &Lab, run: &Path, names: &[String], folder: &Path) -> anyhow::Re
 fn foreign(lab: &Lab, take: &Take) -> anyhow::Result<f64> {
     let mut run = Run::open(&take.run)?;
     let events = run.events()?;
-    let found = disturbed::disturbance(&run.tasks, &events, &take.ours, "total", disturbed::SLOWEST, true);
-    Ok(found.map_or(0.0, |of| (of.tasks_ns + of.stolen_ns) as f64 / lab.duration.as_nanos() as f64))
+    let other_work = disturbed::disturbance(&run.tasks, &events, &take.ours, "total", disturbed::SLOWEST, true);
+    Ok(other_work.map_or(0.0, |of| (of.tasks_ns + of.stolen_ns) as f64 / lab.duration.as_nanos() as f64))
 }
 
 /// The prediction without the causes of the fault, beside what was measured.
@@ -373,9 +373,9 @@ fn row(name: &str, rounds: &[Result<Round, String>], tally: &mut Tally) -> Strin
         let why = rounds.iter().find_map(|r| r.as_ref().err()).map_or("no rounds", String::as_str);
         return format!("| {name} | N/A: {} | | | | | | | | |\n", why.replace(['\n', '|'], " "));
     };
-    let all = |value: &dyn Fn(&Round) -> u64| good.iter().map(|r| value(r)).collect::<Vec<u64>>();
-    let (with, predicted) = (all(&|r| r.with_fault), all(&|r| r.predicted));
-    let (without, ends) = (all(&|r| r.without), [0, 1].map(|i| median(&all(&|r| r.interval[i]))));
+    let values = |value: &dyn Fn(&Round) -> u64| good.iter().map(|r| value(r)).collect::<Vec<u64>>();
+    let (with, predicted) = (values(&|r| r.with_fault), values(&|r| r.predicted));
+    let (without, ends) = (values(&|r| r.without), [0, 1].map(|i| median(&values(&|r| r.interval[i]))));
     let error = median(&predicted) as f64 / median(&without).max(1) as f64 - 1.0;
     let holds = (ends[0]..=ends[1]).contains(&median(&without));
     tally.errors.push(error.abs());
@@ -416,11 +416,11 @@ mod tests {
 
     #[test]
     fn enough_scenarios_have_a_fault_that_can_be_switched_off() {
-        let all = measurable();
-        let can: Vec<&str> = all.iter().filter(|s| without_fault(s).is_some()).map(|s| s.name).collect();
+        let scenarios = measurable();
+        let can: Vec<&str> = scenarios.iter().filter(|s| without_fault(s).is_some()).map(|s| s.name).collect();
         assert!(can.len() >= 13 && can.contains(&"cpu-hog"), "{can:?}");
         assert!(catalogue::held_out().iter().all(|held_out| can.contains(&held_out.name)), "{can:?}");
-        let by_name = |name: &str| all.iter().find(|s| s.name == name).expect(name);
+        let by_name = |name: &str| scenarios.iter().find(|s| s.name == name).expect(name);
         assert!(without_fault(by_name("clean-rpc")).is_none());
         let lock = without_fault(by_name("lock-wait")).expect("a fault");
         assert!(

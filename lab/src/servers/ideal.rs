@@ -170,13 +170,13 @@ mod tests {
         let begin = now_ns();
         socket.write_all(b"set k 0 0 1\r\nx\r\nget k\r\nget k\r\nget no\r\n").unwrap();
         let wanted = b"STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\nVALUE k 0 1\r\nx\r\nEND\r\nEND\r\n";
-        let mut seen = vec![0; wanted.len()];
-        socket.read_exact(&mut seen).unwrap();
-        assert_eq!(seen.escape_ascii().to_string(), wanted.escape_ascii().to_string());
+        let mut reply = vec![0; wanted.len()];
+        socket.read_exact(&mut reply).unwrap();
+        assert_eq!(reply.escape_ascii().to_string(), wanted.escape_ascii().to_string());
         assert!(now_ns() - begin >= 9_000_000, "three service times");
         socket.write_all(b"what is this").unwrap();
         socket.write_all(&[b'x'; 5000]).unwrap();
         // Not of the language: the connection is closed.
-        let _ = socket.read(&mut seen);
+        let _ = socket.read(&mut reply);
     }
 }

@@ -99,9 +99,9 @@ mod tests {
             ("lognormal:10us", 1.3108),
         ] {
             let service: Service = text.parse().unwrap();
-            let (mean, seen) = moments(service);
+            let (mean, measured_cv) = moments(service);
             assert!((mean / service.mean_ns() - 1.0).abs() < 0.02, "{text}: mean {mean}");
-            assert!((seen - cv).abs() < 0.06, "{text}: cv {seen}");
+            assert!((measured_cv - cv).abs() < 0.06, "{text}: cv {measured_cv}");
         }
     }
 

@@ -51,13 +51,13 @@ fn a_stopped_process_is_continued() {
     );
     let state = || tailsight_host::Stat::of_process(server.pid()).unwrap().state().unwrap();
     let deadline = Instant::now() + Duration::from_secs(5);
-    let mut seen = BTreeSet::new();
-    while seen.len() < 2 && Instant::now() < deadline {
-        seen.insert(state() == 'T');
+    let mut states = BTreeSet::new();
+    while states.len() < 2 && Instant::now() < deadline {
+        states.insert(state() == 'T');
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(stopper);
-    assert_eq!(seen.len(), 2, "it was to be stopped now and then");
+    assert_eq!(states.len(), 2, "it was to be stopped now and then");
     assert!(log.intervals().unwrap().iter().all(|entry| entry.kind == kind::STOPPED));
 }
 

@@ -62,8 +62,8 @@ pub fn write(whole: &Whole, guest: &Guest, style: &Style) -> Vec<u8> {
         timed.extend([(ns(out), leaves), (ns(came), comes)]);
     }
     let last = ns(whole.ticks.1) + 100;
-    for (cpu, of) in (0u64..).zip(&whole.cpus) {
-        let section = words(&[0, of.trace.len() as u64, 0]);
+    for (cpu, core) in (0u64..).zip(&whole.cpus) {
+        let section = words(&[0, core.trace.len() as u64, 0]);
         timed.push((last, record(AUX, 0, &section, (0, 0, last, cpu, trace_id(cpu)))));
     }
     timed.sort_by_key(|(time, _)| *time);

@@ -95,26 +95,26 @@ pub fn follow(log: &Log, guest: &Guest, style: &Style) -> Result<Whole> {
         switch: (None, None),
     };
     let mut processors: Vec<Processor<'_>> = (0..cpus).map(processor).collect();
-    let mut known: HashMap<(u32, u64), Vec<Instruction>> = HashMap::new();
+    let mut decoded: HashMap<(u32, u64), Vec<Instruction>> = HashMap::new();
     out.ticks.1 += TOLD * 2;
     for (cpu, line) in &log.lines {
-        let of = &mut processors[*cpu];
+        let processor = &mut processors[*cpu];
         match *line {
-            Line::Frame { ip } => of.frame = Some(ip),
-            Line::Leaves { task, preempted } => of.switch.0 = Some((task, preempted)),
-            Line::Comes { task } => of.switch.1 = Some(task),
+            Line::Frame { ip } => processor.frame = Some(ip),
+            Line::Leaves { task, preempted } => processor.switch.0 = Some((task, preempted)),
+            Line::Comes { task } => processor.switch.1 = Some(task),
             Line::Begin { .. } | Line::End => {}
             Line::Tsc { tsc } => out.ticks.1 = out.ticks.1.max(tsc),
             Line::Block { ip, block, last } => {
-                if let Entry::Vacant(new) = known.entry((block, ip)) {
+                if let Entry::Vacant(new) = decoded.entry((block, ip)) {
                     new.insert(instructions(log, block, ip)?);
                 }
-                let all = &known[&(block, ip)];
-                let ran = all
+                let instructions = &decoded[&(block, ip)];
+                let ran = instructions
                     .get(..=usize::from(last))
                     .ok_or_else(|| wrong(format!("block {block} is shorter than {last}")))?;
                 for instruction in ran {
-                    of.arrive(instruction, guest, &mut out)?;
+                    processor.arrive(instruction, guest, &mut out)?;
                 }
             }
         }
@@ -132,25 +132,28 @@ pub fn follow(log: &Log, guest: &Guest, style: &Style) -> Result<Whole> {
 
 /// The thread that runs on each processor when the trace begins: the one that leaves it first, or that made the mark there.
 fn firsts(log: &Log, cpus: usize) -> Vec<Task> {
-    let of = |cpu: usize| {
+    let first_task = |cpu: usize| {
         let mut lines = log.lines.iter().filter(|(of, _)| *of == cpu).map(|(_, line)| line);
         lines.find_map(|line| match line {
             Line::Begin { task } | Line::Leaves { task, .. } => Some(*task),
             _ => None,
         })
     };
-    (0..cpus).map(|cpu| of(cpu).unwrap_or_default()).collect()
+    (0..cpus).map(|cpu| first_task(cpu).unwrap_or_default()).collect()
 }
 
 /// The instructions of a block that ran at an address.
 fn instructions(log: &Log, block: u32, ip: u64) -> Result<Vec<Instruction>> {
-    let all = log.blocks.get(&block).ok_or_else(|| wrong(format!("block {block} is not known")))?;
-    let first = all.first().map_or(ip, |(at, ..)| *at);
+    let instructions = log.blocks.get(&block).ok_or_else(|| wrong(format!("block {block} is not known")))?;
+    let first = instructions.first().map_or(ip, |(at, ..)| *at);
     // The same page may be mapped at several addresses.
     if first & 0xfff != ip & 0xfff {
         return Err(wrong(format!("block {block}, made at {first:#x}, ran at {ip:#x}")));
     }
-    all.iter().map(|(at, len, code)| Instruction::of(at.wrapping_sub(first).wrapping_add(ip), *code, *len)).collect()
+    instructions
+        .iter()
+        .map(|(at, len, code)| Instruction::of(at.wrapping_sub(first).wrapping_add(ip), *code, *len))
+        .collect()
 }
 
 impl Processor<'_> {

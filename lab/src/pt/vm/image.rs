@@ -74,8 +74,8 @@ impl Guest {
         let stubs = out.symbol("irq_entries_start")?;
         let behind = out.symbols.iter().map(|(at, ..)| *at).find(|at| *at > stubs).unwrap_or(stubs);
         out.stubs = stubs..behind;
-        for of in read(&from.join("pages.bin"))?.chunks_exact(8 + PAGE as usize) {
-            out.pages.insert(long(of, 0).unwrap_or(0), of[8..].to_vec());
+        for page in read(&from.join("pages.bin"))?.chunks_exact(8 + PAGE as usize) {
+            out.pages.insert(long(page, 0).unwrap_or(0), page[8..].to_vec());
         }
         for line in sent("tasks")?.lines() {
             let mut words = line.splitn(3, ' ');
@@ -88,20 +88,20 @@ impl Guest {
         for pid in processes {
             // A kernel thread has no mappings.
             let Ok(maps) = sent(&format!("maps.{pid}")) else { continue };
-            let all: Vec<Mapping> = maps.lines().filter_map(mapping).collect();
-            for mapping in &all {
+            let mappings: Vec<Mapping> = maps.lines().filter_map(mapping).collect();
+            for mapping in &mappings {
                 if !out.files.contains_key(&mapping.path) {
                     out.files.insert(mapping.path.clone(), read(&root.join(mapping.path.trim_start_matches('/')))?);
                 }
             }
-            out.mappings.insert(pid, all);
+            out.mappings.insert(pid, mappings);
         }
         Ok(out)
     }
 
     fn symbol(&self, name: &str) -> Result<u64> {
-        let found = self.symbols.iter().find(|(.., of)| of == name).map(|(at, ..)| *at);
-        found.ok_or_else(|| wrong(format!("the kernel has no symbol {name}")))
+        let address = self.symbols.iter().find(|(.., of)| of == name).map(|(at, ..)| *at);
+        address.ok_or_else(|| wrong(format!("the kernel has no symbol {name}")))
     }
 
     /// Whether an interrupt or an exception begins there; nothing else leads there.
@@ -111,8 +111,8 @@ impl Guest {
 
     /// The kernel's code: first address and behind the last.
     pub fn text(&self) -> (u64, u64) {
-        let of = |name| self.symbol(name).unwrap_or(0);
-        (of("_stext") & !(PAGE - 1), of("_etext").next_multiple_of(PAGE))
+        let address_of = |name| self.symbol(name).unwrap_or(0);
+        (address_of("_stext") & !(PAGE - 1), address_of("_etext").next_multiple_of(PAGE))
     }
 
     /// Whether the recording will have this instruction's code at its address.

@@ -143,11 +143,11 @@ impl Log {
             out.blocks.insert(number, body.chunks_exact(24).map(instruction).collect());
             rest = &rest[end..];
         }
-        for of in read(&folder.join("log.bin"))?.chunks_exact(16) {
-            let (a, b) = (long(of, 0).unwrap_or(0), half(of, 8).unwrap_or(0));
-            let c = u16::from_le_bytes([of[12], of[13]]);
+        for entry in read(&folder.join("log.bin"))?.chunks_exact(16) {
+            let (a, b) = (long(entry, 0).unwrap_or(0), half(entry, 8).unwrap_or(0));
+            let c = u16::from_le_bytes([entry[12], entry[13]]);
             let task = Task { tid: a as u32, pid: (a >> 32) as u32 };
-            let line = match of[15] {
+            let line = match entry[15] {
                 0 => Line::Block { ip: a, block: b, last: c },
                 1 => Line::Frame { ip: a },
                 2 => Line::Leaves { task, preempted: c != 0 },
@@ -157,7 +157,7 @@ impl Log {
                 6 => Line::Tsc { tsc: a },
                 other => return Err(wrong(format!("log.bin has a line of the unknown kind {other}"))),
             };
-            out.lines.push((usize::from(of[14]), line));
+            out.lines.push((usize::from(entry[14]), line));
         }
         match out.lines.last() {
             Some((_, Line::End)) => Ok(out),

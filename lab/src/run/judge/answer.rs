@@ -83,8 +83,9 @@ pub fn causes(diagnosis: &serde_json::Value) -> Vec<Named> {
     let numbers = |list: &serde_json::Value| -> Vec<u32> {
         list.as_array().into_iter().flatten().filter_map(|n| u32::try_from(n.as_u64()?).ok()).collect()
     };
-    let all = diagnosis["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    all.iter()
+    let causes = diagnosis["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    causes
+        .iter()
         .map(|cause| Named {
             category: text(cause, "category"),
             name: text(cause, "name"),
@@ -125,19 +126,23 @@ fn in_functions(of: &serde_json::Value) -> Vec<InFunction> {
 
 fn in_function(part: &serde_json::Value) -> InFunction {
     let mut name = part["name"].as_str().unwrap_or_default().to_owned();
-    if let (Some(of), Some(does)) = (part["runtime"]["of"].as_str(), part["runtime"]["does"].as_str()) {
-        name += &format!(": {of} {does}");
+    if let (Some(runtime), Some(does)) = (part["runtime"]["of"].as_str(), part["runtime"]["does"].as_str()) {
+        name += &format!(": {runtime} {does}");
     }
     InFunction { name, share: part["share"].as_f64().unwrap_or(0.0) }
 }
 
 /// The paper's coverage, and the part that has an owner. Before `owned` was told apart, `coverage` was that one.
 pub fn coverage(diagnosis: &serde_json::Value) -> (Option<Coverage>, Option<Coverage>) {
-    let of = |key: &str| {
+    let coverage_of = |key: &str| {
         let number = |part: &str| diagnosis[key][part].as_f64();
         Some(Coverage { overall: number("overall")?, p50: number("p50")?, min: number("min")? })
     };
-    if diagnosis["owned"].is_object() { (of("coverage"), of("owned")) } else { (None, of("coverage")) }
+    if diagnosis["owned"].is_object() {
+        (coverage_of("coverage"), coverage_of("owned"))
+    } else {
+        (None, coverage_of("coverage"))
+    }
 }
 
 #[cfg(test)]

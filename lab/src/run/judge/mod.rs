@@ -150,29 +150,29 @@ mod tests {
     /// counted as five of five.
     #[test]
     fn a_clean_scenario_is_wrong_when_it_names_what_cannot_be() {
-        let of = |name: &str, all: &[(&str, &str, i64)]| {
+        let forbidden_in = |name: &str, all: &[(&str, &str, i64)]| {
             let named = |(category, name, ns): &(&str, &str, i64)| {
                 let mut cause = cause(category, name, 0.25);
                 cause["deviation_ns"] = json!(ns);
                 cause
             };
-            let all: Vec<_> = all.iter().map(named).collect();
-            let all = causes(&json!({"causes": all}));
-            forbidden(&scenario(name), &all).iter().map(|cause| cause.category.clone()).collect::<Vec<_>>()
+            let rows: Vec<_> = all.iter().map(named).collect();
+            let named_causes = causes(&json!({"causes": rows}));
+            forbidden(&scenario(name), &named_causes).iter().map(|cause| cause.category.clone()).collect::<Vec<_>>()
         };
         for name in ["clean-low", "clean-rpc", "clean-rpc-epoll", "clean-rpc-udp"] {
             let machine = [("interference", "somebody", 5), ("steal", "steal", 5), ("wakeup-delay", "wake-pending", 5)];
-            assert!(of(name, &machine).is_empty(), "{name}");
+            assert!(forbidden_in(name, &machine).is_empty(), "{name}");
             let own = [("hol-blocking", "lab-rpc", 5), ("app-processing", "user", 5), ("app-processing", "user", -5)];
-            assert_eq!(of(name, &own), ["hol-blocking", "app-processing"], "{name}");
+            assert_eq!(forbidden_in(name, &own), ["hol-blocking", "app-processing"], "{name}");
         }
         // At a high load a queue is the truth, and the expected first cause; the application's own time is not.
         let queue = [("hol-blocking", "lab-synthetic", 5), ("paging", "page faults", 5)];
-        assert_eq!(of("clean-high", &queue), ["paging"]);
+        assert_eq!(forbidden_in("clean-high", &queue), ["paging"]);
         let queue = causes(&json!({"causes": [cause("hol-blocking", "lab-synthetic", 0.9)]}));
         assert_eq!(first_is_right(&scenario("clean-high"), &queue), Some(true));
         assert_eq!(first_is_right(&scenario("clean-high"), &[]), Some(false));
         // With a fault anything may stand beside it.
-        assert!(of("cpu-hog", &[("paging", "page faults", 5)]).is_empty());
+        assert!(forbidden_in("cpu-hog", &[("paging", "page faults", 5)]).is_empty());
     }
 }

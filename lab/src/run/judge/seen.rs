@@ -13,16 +13,16 @@ pub fn as_seen(samples: &[Sample], logs: &BTreeMap<String, Vec<Interval>>) -> Ve
         return samples.to_vec();
     }
     let arrived = arrived(logs);
-    let mut seen: BTreeMap<(u32, u64), Sample> = BTreeMap::new();
+    let mut received: BTreeMap<(u32, u64), Sample> = BTreeMap::new();
     for (id, sample) in samples.iter().enumerate() {
         let Some(&sent_ns) = arrived.get(&(id as u32)) else { continue };
-        let message = seen.entry((sample.connection, sent_ns)).or_insert(Sample { sent_ns, ..*sample });
+        let message = received.entry((sample.connection, sent_ns)).or_insert(Sample { sent_ns, ..*sample });
         // Received when the last of them is.
         if sample.stamps.received_ns > message.stamps.received_ns {
             *message = Sample { sent_ns, ..*sample };
         }
     }
-    seen.into_values().collect()
+    received.into_values().collect()
 }
 
 /// The log of packets on their way.
@@ -92,8 +92,8 @@ mod tests {
     fn a_relayed_request_begins_when_the_host_gets_it_and_one_packet_is_one_message() {
         let (samples, logs) = held_back();
         assert_eq!(arrived(&logs), BTreeMap::from([(0, 12), (1, 70), (2, 32), (3, 70)]));
-        let seen = as_seen(&samples, &logs);
-        assert_eq!(seen.iter().map(|s| s.sent_ns).collect::<Vec<_>>(), [12, 32, 70]);
+        let received = as_seen(&samples, &logs);
+        assert_eq!(received.iter().map(|s| s.sent_ns).collect::<Vec<_>>(), [12, 32, 70]);
         // Kept back, not lost: it came when it was passed on.
         let late = Interval { begin_ns: 5, end_ns: 60, kind: kind::packet(4) };
         assert_eq!(arrived(&BTreeMap::from([(RELAY.to_owned(), vec![late])])), BTreeMap::from([(4, 60)]));

@@ -46,7 +46,7 @@ pub fn shares(
     logs: &BTreeMap<String, Vec<Interval>>,
     recorded: (u64, u64),
 ) -> Vec<Share> {
-    let seen = as_seen(samples, logs);
+    let received = as_seen(samples, logs);
     let shares = scenario.truth.iter().filter_map(|truth| {
         let part: Part = match truth.how {
             How::Overlap { log, kind } => {
@@ -70,7 +70,7 @@ pub fn shares(
                 Box::new(move |from, to, _| cover.within(from, to))
             }
         };
-        let truth_share = share(&seen, scenario.leg, recorded, part)?;
+        let truth_share = share(&received, scenario.leg, recorded, part)?;
         let is = |named: &&Named| truth.causes.iter().any(|cause| cause.is(&named.category, &named.name));
         Some(Share {
             cause: truth.causes.first().map(|c| format!("{} {}", c.category, c.name).trim().to_owned())?,
@@ -121,11 +121,11 @@ pub fn untouched(
         return None;
     }
     let touched = |from, to, _: &Sample| if cover.within(from, to) > 0 { to - from } else { 0 };
-    let (all, reference) = slices(seen, scenario.leg, recorded)?;
+    let (focus, reference) = slices(seen, scenario.leg, recorded)?;
     let usual = mean(&reference, &|from, to, _| to - from);
     let excess = |of: &[Leg<'_>]| of.iter().map(|((from, to), _)| (to - from) as f64 - usual).sum::<f64>();
-    let out: Vec<Leg<'_>> = all.iter().copied().filter(|((from, to), s)| touched(*from, *to, s) == 0).collect();
-    (excess(&all) > 0.0).then(|| excess(&out) / excess(&all))
+    let out: Vec<Leg<'_>> = focus.iter().copied().filter(|((from, to), s)| touched(*from, *to, s) == 0).collect();
+    (excess(&focus) > 0.0).then(|| excess(&out) / excess(&focus))
 }
 
 /// The leg of a sample, by the client's and the server's stamps; `None` when it was not seen whole.
@@ -176,10 +176,11 @@ fn share(
 /// When a server of one worker served: from each receive call to the next one when that request was there before this
 /// one's service ended, else to the end of its service.
 fn busy(samples: &[Sample]) -> Vec<(u64, u64)> {
-    let mut all: Vec<&Sample> = samples.iter().filter(|s| s.stamps.received_ns > 0).collect();
-    all.sort_by_key(|s| s.stamps.received_ns);
-    let next = all.iter().skip(1).map(Some).chain([None]);
-    all.iter()
+    let mut received: Vec<&Sample> = samples.iter().filter(|s| s.stamps.received_ns > 0).collect();
+    received.sort_by_key(|s| s.stamps.received_ns);
+    let next = received.iter().skip(1).map(Some).chain([None]);
+    received
+        .iter()
         .zip(next)
         .map(|(this, next)| {
             let end = next.filter(|next| next.sent_ns < this.stamps.ended_ns).map(|next| next.stamps.received_ns);
@@ -243,14 +244,14 @@ mod tests {
     fn requests_that_no_fault_met_are_told_apart() {
         let (samples, log) = samples(100);
         let recorded = (0, u64::MAX);
-        let of = |entries: &[Interval]| {
+        let untouched_with = |entries: &[Interval]| {
             let logs = BTreeMap::from([("lab-hog".to_owned(), entries.to_vec())]);
             untouched(&scenario("cpu-hog"), &samples, &logs, recorded)
         };
-        assert_eq!(of(&log), Some(0.0));
+        assert_eq!(untouched_with(&log), Some(0.0));
         // Ten slow requests, of which three were hit; the fault is nowhere else.
-        assert!((of(&log[..3]).unwrap() - 0.7).abs() < 1e-9);
-        assert_eq!(of(&[]), None, "nothing is known");
+        assert!((untouched_with(&log[..3]).unwrap() - 0.7).abs() < 1e-9);
+        assert_eq!(untouched_with(&[]), None, "nothing is known");
     }
 
     #[test]
@@ -260,9 +261,9 @@ mod tests {
             Sample { sent_ns, stamps, ..Sample::default() }
         };
         // The second waits for the first, the third comes when nobody is served.
-        let all = [request(10, 20, 60), request(30, 70, 110), request(200, 210, 250)];
-        assert_eq!(busy(&all), [(20, 70), (70, 110), (210, 250)]);
-        let cover = Cover::of(busy(&all));
+        let requests = [request(10, 20, 60), request(30, 70, 110), request(200, 210, 250)];
+        assert_eq!(busy(&requests), [(20, 70), (70, 110), (210, 250)]);
+        let cover = Cover::of(busy(&requests));
         assert_eq!(cover.within(30, 70), 40, "all of the second's wait");
         assert_eq!(cover.within(200, 210), 0);
     }
@@ -282,8 +283,8 @@ mod tests {
             let whole = |from: u64, to: u64, _: &Sample| to - from;
             let part = move |from: u64, to: u64, _: &Sample| (to - from) * cut / 100;
             let rest = move |from: u64, to: u64, s: &Sample| whole(from, to, s) - part(from, to, s);
-            let all = (0, u64::MAX);
-            let sum = share(&samples, "receive", all, part).unwrap() + share(&samples, "receive", all, rest).unwrap();
+            let whole_run = (0, u64::MAX);
+            let sum = share(&samples, "receive", whole_run, part).unwrap() + share(&samples, "receive", whole_run, rest).unwrap();
             prop_assert!((sum - 1.0).abs() < 1e-6);
         }
     }

@@ -294,17 +294,17 @@ fn multiplexed() -> Vec<Scenario> {
         let protocol = Kind::Http2;
         Load::Product(vec![Stream { protocol, tls, connections: 4, outstanding: 32, ..Stream::http(600.0) }])
     };
-    let of = |name, about, program, tls| {
+    let with_unknown_service = |name, about, program, tls| {
         with_unknown(modern(name, about, App::Program(program), stream(tls), &[], &[]), Unknown::Service)
     };
     vec![
-        of(
+        with_unknown_service(
             "go-h2c",
             "Go: HTTP/2 in the clear; one request in 50 takes 6 ms, and later ones are answered before it",
             programs::GO_H2C,
             false,
         ),
-        of(
+        with_unknown_service(
             "go-h2-tls",
             "Go: HTTP/2 in TLS by ALPN; one request in 50 takes 6 ms, and later ones are answered before it",
             programs::GO_H2_TLS,
@@ -315,21 +315,21 @@ fn multiplexed() -> Vec<Scenario> {
 
 fn proxies() -> Vec<Scenario> {
     const BEHIND: &[Cause] = &[any("backend-wait")];
-    let of = |name, about, program, stream| {
+    let with_backend = |name, about, program, stream| {
         let scenario =
             modern(name, about, App::Configured(program), Load::Product(vec![stream]), &[BACKEND], &[IN_RUNTIME]);
         with_steps(with_truth(scenario, BEHIND), &[Step::Backend(programs::BACKEND)])
     };
     let few = Stream { connections: 4, outstanding: 16, ..Stream::http(500.0) };
     vec![
-        of(
+        with_backend(
             "haproxy-http",
             "haproxy in http mode: one answer of its server in 50 takes 12 ms",
             programs::HAPROXY_HTTP,
             Stream::http(500.0),
         ),
         with_unknown(
-            of(
+            with_backend(
                 "haproxy-tcp",
                 "haproxy in tcp mode, several requests outstanding on each of four connections: one answer of its server in 50 takes 12 ms",
                 programs::HAPROXY_TCP,
@@ -337,7 +337,7 @@ fn proxies() -> Vec<Scenario> {
             ),
             Unknown::Calls,
         ),
-        of(
+        with_backend(
             "nginx-proxy",
             "nginx with kept connections to its upstream: one answer of it in 50 takes 12 ms",
             programs::NGINX_PROXY,
@@ -532,15 +532,15 @@ fn machine() -> Vec<Scenario> {
 
 /// Nothing is wrong, and the requests are evenly spaced: none waits for another one.
 fn clean() -> Vec<Scenario> {
-    let of = |name, about, app| {
+    let clean_server = |name, about, app| {
         let load = Load::Product(vec![Stream::http(400.0).evenly()]);
         Scenario { may: Some(MACHINE.to_vec()), ..modern(name, about, app, load, &[], &[]) }
     };
     vec![
-        of("clean-asyncio", "asyncio; nothing is wrong", App::Program(programs::ASYNCIO_CLEAN)),
-        of("clean-go", "Go; nothing is wrong", App::Program(programs::GO_PLAIN)),
-        of("clean-nginx", "nginx; nothing is wrong", App::Configured(programs::NGINX)),
-        of("clean-java", "Java; nothing is wrong", App::Program(programs::JAVA_CLEAN)),
+        clean_server("clean-asyncio", "asyncio; nothing is wrong", App::Program(programs::ASYNCIO_CLEAN)),
+        clean_server("clean-go", "Go; nothing is wrong", App::Program(programs::GO_PLAIN)),
+        clean_server("clean-nginx", "nginx; nothing is wrong", App::Configured(programs::NGINX)),
+        clean_server("clean-java", "Java; nothing is wrong", App::Program(programs::JAVA_CLEAN)),
     ]
 }
 
@@ -553,10 +553,10 @@ mod tests {
     fn each_situation_has_a_name_and_an_expectation_of_its_own() {
         let mut names: std::collections::HashSet<&str> =
             catalogue::all().iter().map(|scenario| scenario.name).collect();
-        let all = all();
-        assert!(all.len() >= 28, "{}", all.len());
+        let scenarios = all();
+        assert!(scenarios.len() >= 28, "{}", scenarios.len());
         let ids = include_str!("../../../../docs/categories.md");
-        for scenario in &all {
+        for scenario in &scenarios {
             assert!(names.insert(scenario.name), "{} twice", scenario.name);
             let reading = scenario.reading.as_ref().expect("a reading");
             let nothing = scenario.may.is_some() || reading.unknown == Unknown::Service;

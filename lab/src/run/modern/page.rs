@@ -40,16 +40,16 @@ pub fn page(outcomes: &[ScenarioResult], scenarios: &[Scenario]) -> String {
         );
     }
     let last = |scenario: &Scenario| outcomes.iter().rev().find(|outcome| outcome.scenario == scenario.name);
-    let all: Vec<&ScenarioResult> =
+    let judged: Vec<&ScenarioResult> =
         scenarios.iter().filter_map(last).filter(|outcome| outcome.taken.is_some()).collect();
     let count = |disturbed: bool, taken: Taken| {
-        all.iter().filter(|outcome| outcome.disturbed == disturbed && outcome.taken == Some(taken)).count()
+        judged.iter().filter(|outcome| outcome.disturbed == disturbed && outcome.taken == Some(taken)).count()
     };
     page.push_str("\n| last run of each | right | partly | wrong | misleading |\n|---|---|---|---|---|\n");
     for (what, disturbed) in [("undisturbed", false), ("disturbed", true)] {
-        let of = [Taken::Right, Taken::Partly, Taken::Wrong, Taken::Misleading]
+        let counts = [Taken::Right, Taken::Partly, Taken::Wrong, Taken::Misleading]
             .map(|taken| count(disturbed, taken).to_string());
-        let _ = writeln!(page, "| {what} | {} |", of.join(" | "));
+        let _ = writeln!(page, "| {what} | {} |", counts.join(" | "));
     }
     page
 }

@@ -51,11 +51,11 @@ impl Answer {
 
     /// In words.
     fn words(&self) -> String {
-        let of = |what: &str, names: &[&str]| {
+        let listed = |what: &str, names: &[&str]| {
             if names.is_empty() { String::new() } else { format!(" {what}{}", names.join(" or ")) }
         };
         let function = self.function.map_or(String::new(), |f| format!(" ▸ {}", f.names.join(" or ")));
-        format!("{}{}{}{function}", self.category, of("", self.names), of("behind ", self.roots))
+        format!("{}{}{}{function}", self.category, listed("", self.names), listed("behind ", self.roots))
     }
 
     /// Its category, and how its name may read.
@@ -111,12 +111,12 @@ impl Taken {
 impl Reading {
     /// What is right, in words.
     pub fn expected(&self) -> String {
-        let all = |answers: &[Answer]| answers.iter().map(Answer::words).collect::<Vec<_>>().join(", or ");
+        let words = |answers: &[Answer]| answers.iter().map(Answer::words).collect::<Vec<_>>().join(", or ");
         match self.unknown {
             Unknown::Service => "no service leg, and a note that says why".to_owned(),
             _ if self.right.is_empty() => "nothing of the application".to_owned(),
-            Unknown::Calls => format!("{}, or a note that it is not known", all(&self.right)),
-            Unknown::No => all(&self.right),
+            Unknown::Calls => format!("{}, or a note that it is not known", words(&self.right)),
+            Unknown::No => words(&self.right),
         }
     }
 
@@ -136,8 +136,8 @@ impl Reading {
         longest_ns: Option<u64>,
     ) -> Taken {
         let notes = |text: &str| {
-            let all = diagnosis["notes"].as_array().into_iter().flatten();
-            all.filter_map(Value::as_str).any(|note| note.contains(text))
+            let notes_of = diagnosis["notes"].as_array().into_iter().flatten();
+            notes_of.filter_map(Value::as_str).any(|note| note.contains(text))
         };
         let first = causes.first();
         if let Some(may) = &scenario.may {
@@ -152,9 +152,9 @@ impl Reading {
         }
         if self.unknown == Unknown::Service {
             let served = diagnosis["legs"]["service"]["messages"].as_u64().unwrap_or(0);
-            let all = diagnosis["messages"]["total"].as_u64().unwrap_or(0);
+            let messages = diagnosis["messages"]["total"].as_u64().unwrap_or(0);
             return match notes(SHARED) {
-                _ if served * 10 > all => Taken::Misleading,
+                _ if served * 10 > messages => Taken::Misleading,
                 true => Taken::Right,
                 false => Taken::Partly,
             };
@@ -229,24 +229,24 @@ mod tests {
 
     #[test]
     fn a_service_leg_of_shared_connections_is_a_false_number() {
-        let of = |served: u64, notes: &[&str]| json!({"causes": [], "notes": notes, "legs": {"service": {"messages": served}}, "messages": {"total": 100}});
+        let answer_with = |served: u64, notes: &[&str]| json!({"causes": [], "notes": notes, "legs": {"service": {"messages": served}}, "messages": {"total": 100}});
         assert_eq!(
-            taken("go-h2c", &of(0, &["10 messages …: service, transmit and total are N/A, for …"])),
+            taken("go-h2c", &answer_with(0, &["10 messages …: service, transmit and total are N/A, for …"])),
             Taken::Right
         );
-        assert_eq!(taken("go-h2c", &of(0, &[])), Taken::Partly);
-        assert_eq!(taken("go-h2c", &of(50, &[])), Taken::Misleading);
+        assert_eq!(taken("go-h2c", &answer_with(0, &[])), Taken::Partly);
+        assert_eq!(taken("go-h2c", &answer_with(50, &[])), Taken::Misleading);
     }
 
     #[test]
     fn a_wait_for_a_backend_that_leaves_the_long_ones_out_is_a_false_number() {
-        let of = |max: u64| {
+        let verdict_at = |max: u64| {
             let mut answer = first("app-processing", "waits in epoll_wait", 0.7);
             answer["notes"] = json!([format!("{CALLS} for 17 requests to it")]);
             answer["sent"] = json!({"requests": {"wait_ns": {"max": max}}});
             taken("haproxy-tcp", &answer)
         };
-        assert_eq!((of(386_000), of(12_500_000)), (Taken::Misleading, Taken::Right));
+        assert_eq!((verdict_at(386_000), verdict_at(12_500_000)), (Taken::Misleading, Taken::Right));
     }
 
     #[test]
