@@ -141,3 +141,9 @@ export function Switch<T extends string>(props: {
     </div>
   );
 }
+
+/** What is said behind a row of which the order of calls alone tells whose it is. */
+export function guessed(row: { guessed?: number | null }): string {
+  if (!row.guessed) return "";
+  return row.guessed >= 0.5 ? ", guessed" : ", partly guessed";
+}

@@ -128,6 +128,8 @@ export type Cause = {
   frames?: NamedFrame[];
   /** The functions that it was in, largest first; what they leave of it no function could be named for. Empty below the evidence. */
   functions?: FunctionPart[];
+  /** The part of its time in the focus of which the order of calls alone says that it is this message's: its thread had several requests, and nothing tells which of them asked the other server. Absent below 5 %. */
+  guessed?: number | null;
   /** The one call path through the first of them that most of its time was on, outermost function first. */
   hot_path?: HotFrame[];
   /** How. */
@@ -1445,6 +1447,8 @@ export type TypicalRow = {
   category: Category;
   /** Where in the program it waited, largest first; empty where the recording does not say it. */
   functions?: FunctionPart[];
+  /** As of a cause ([`Cause::guessed`]). */
+  guessed?: number | null;
   /** The leg that it was in. */
   leg: Leg;
   /** Mean ns of a message. */

@@ -424,6 +424,7 @@ impl<'a> Analysis<'a> {
             how: Some(how),
             mean_ns: occurrence.mean_ns.map(|ns| ns.round() as i64),
             inferred: row.inferred,
+            guessed: self.rows.guessed(self.lifetimes, &self.profile, i),
             who: is_task(row.category).then(who).flatten(),
             ..Cause::new(row.category, row.name.clone(), row.subject.clone(), row.frames.clone(), row.role)
         }

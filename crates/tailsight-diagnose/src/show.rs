@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, PathSpan, Role};
+use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, Owner, PathSpan, Role};
 use tailsight_trace::samples::Samples;
 
 use crate::cause::names::titled;
@@ -98,6 +98,9 @@ pub struct Span {
     /// Who or what that is, as data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
+    /// The order of calls alone says that it is this message's wait for another server.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guessed: bool,
     /// Of a sleep, and of what is followed because of one: the rule that says what it was for (docs/rules.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -224,16 +227,18 @@ fn span_of(
     let leg = leg_of(message, leg, span.from_ns);
     let segment = LEGS.iter().position(|l| *l == leg).unwrap_or(0);
     let ((_, category, name, _), subject) = row_of(classification, segment, span.role, span.owner);
+    let owner = lifetimes.owners.get(span.owner as usize);
     Span {
         at_ns: span.from_ns - from_ns,
         ns: span.to_ns - span.from_ns,
         cpu: span.cpu,
         role: span.role,
         leg,
-        owner: lifetimes.owners.get(span.owner as usize).map_or_else(String::new, |o| o.path(&lifetimes.symbols)),
+        owner: owner.map_or_else(String::new, |o| o.path(&lifetimes.symbols)),
         category,
         name,
         subject: Some(subject),
+        guessed: owner.is_some_and(Owner::is_guessed),
         rule: span.rule.map(|rule| rule.id().to_owned()),
     }
 }

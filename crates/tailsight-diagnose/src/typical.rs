@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Role};
+use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Owner, Role};
 
 use crate::advice::{RowFacts, pathology};
 use crate::categories::unexplained;
@@ -16,7 +16,7 @@ use crate::cohorts::{Cohort, even_part};
 use crate::model::{SlowMessage, Typical, TypicalRow};
 use crate::rows::classification::Classification;
 use crate::rows::profile::{Profile, Source, each_part};
-use crate::rows::round_to;
+use crate::rows::{part_guessed, round_to};
 use crate::{MIN_MESSAGES, Options};
 
 /// The messages that are called median.
@@ -68,7 +68,18 @@ pub fn message(lifetimes: &Lifetimes, classification: &Classification<'_>, leg: 
 
 /// A row of so many ns, which is such a share of the whole.
 fn row((leg, category, name, role): Key, subject: Subject, mean_ns: u64, share: f64) -> TypicalRow {
-    TypicalRow { category, name, subject: Some(subject), role, leg, mean_ns, share, functions: vec![], advice: vec![] }
+    TypicalRow {
+        category,
+        name,
+        subject: Some(subject),
+        role,
+        leg,
+        mean_ns,
+        share,
+        guessed: None,
+        functions: vec![],
+        advice: vec![],
+    }
 }
 
 /// Largest first; of equals by category and name.
@@ -107,6 +118,7 @@ pub fn typical(
     }
     let sum_ns: u128 = cohort.iter().map(|&(ns, _)| u128::from(ns)).sum();
     let sums = sums(lifetimes, classification, options.leg, cohort, sum_ns);
+    let guessed_ns = guessed_ns(lifetimes, classification, options.leg, cohort);
     let queued_ns = queued_ns(lifetimes, options.leg, cohort);
     let symbol = |&symbol: &u32| lifetimes.symbols.get(symbol as usize).map(String::as_str);
     let in_parallel: Vec<&str> = lifetimes.asked_in_parallel.iter().filter_map(symbol).collect();
@@ -115,7 +127,9 @@ pub fn typical(
     let means = round_to(&scaled, i128::from(n), mean_ns as i64);
     let of = |((key, (ns, subject)), mean): ((Key, (u64, Subject)), i64)| {
         let share = if sum_ns == 0 { 0.0 } else { ns as f64 / sum_ns as f64 };
+        let guessed_ns = guessed_ns.get(&key).copied().unwrap_or(0);
         let mut row = row(key, subject, mean.max(0) as u64, share);
+        row.guessed = part_guessed(guessed_ns as f64, ns as f64);
         if share >= ADVISED {
             let in_parallel = in_parallel.contains(&row.name.as_str());
             row.advice = pathology(&row, &lifetimes.app, RowFacts { queued_ns, in_parallel, place: None });
@@ -151,6 +165,28 @@ pub(crate) fn sums(
         add(&mut out, without_owner(leg), rest);
     }
     out
+}
+
+/// The part of these times of which it is guessed whose they are, ns.
+fn guessed_ns(
+    lifetimes: &Lifetimes,
+    classification: &Classification<'_>,
+    leg: Leg,
+    cohort: &[(u64, u32)],
+) -> BTreeMap<Key, u64> {
+    let is_guessed: Vec<bool> = lifetimes.owners.iter().map(Owner::is_guessed).collect();
+    let mut guessed_ns = BTreeMap::new();
+    if !is_guessed.contains(&true) {
+        return guessed_ns;
+    }
+    for &(_, id) in cohort {
+        each_part(lifetimes, id, leg, |segment, part| {
+            if is_guessed[part.owner as usize] {
+                *guessed_ns.entry(row_of(classification, segment, part.role, part.owner).0).or_default() += part.ns;
+            }
+        });
+    }
+    guessed_ns
 }
 
 /// How long the median reply waited in the socket or the queueing discipline, ns: a timer shows in the typical one, not in the
@@ -203,7 +239,7 @@ pub fn slowest(
 mod tests {
     use super::*;
     use crate::CategoryTable;
-    use tailsight_lifetime::{Context, Flow, Message, Owner, Part};
+    use tailsight_lifetime::{Context, Flow, Message, Part};
     use tailsight_trace::FlowKey;
 
     /// Messages of a server whose replies wait so long in the socket: receive 10 us, own work 600 us, send 1 us.

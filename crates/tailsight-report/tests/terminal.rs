@@ -446,6 +446,11 @@ fn rows_that_are_no_causes_and_groups() {
     let row = text.lines().find(|l| l.contains("not significant")).expect("a row");
     assert!(row.contains("0.2 %") && !row.contains('/'), "{row}");
     assert!(text.lines().any(|l| l.contains("packet:8088 (estimated)")), "{text}");
+    for (guessed, words) in [(0.5, "packet:8088 (guessed)"), (0.1, "packet:8088 (partly guessed)")] {
+        (d.causes[1].inferred, d.causes[1].guessed) = (false, Some(guessed));
+        let text = diagnosis(&d, &plain(140));
+        assert!(text.contains(words), "{text}");
+    }
     assert!(
         text.contains("40 mostly nginx (another program), mean 2.00 ms, e.g. message 17 (tailsight show)"),
         "{text}"

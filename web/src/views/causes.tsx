@@ -5,7 +5,7 @@ import { open, useStore } from "../store";
 import type { Cause, Diagnosis } from "../types";
 import { whatIf } from "./boxes";
 import { firstCause } from "./overview";
-import { Bar, Fix, Head, Rich, Scroll, Section, Swatch } from "../parts";
+import { Bar, Fix, guessed, Head, Rich, Scroll, Section, Swatch } from "../parts";
 import { count, duration, more, percent, plural, prose } from "../units";
 
 /** Rows below this share, or after so many, are folded into one. */
@@ -138,6 +138,7 @@ function CauseRow({
         cause.name && cause.name !== cause.category ? page.categories[cause.category] + " on the " : "on the ",
         page.roles[cause.role],
         cause.inferred ? ", inferred" : "",
+        guessed(cause),
       ].join("")
     : cause.category === "unexplained"
       ? "what the recording cannot tell"

@@ -3,7 +3,7 @@
 import type { Store } from "../store";
 import { open } from "../store";
 import type { Diagnosis, TypicalRow } from "../types";
-import { Bar, Head, Rich, Scroll, Section } from "../parts";
+import { Bar, guessed, Head, Rich, Scroll, Section } from "../parts";
 import { count, duration, durationParts, percent, plural, prose } from "../units";
 
 /** The transmit leg's name says where it begins when that is not the send call. */
@@ -438,7 +438,8 @@ export function Typical({ store }: { store: Store }) {
                         : "on the ") +
                         page.roles[row.role] +
                         ", " +
-                        row.leg}
+                        row.leg +
+                        guessed(row)}
                     </small>
                   </td>
                   <td class="share">

@@ -36,6 +36,14 @@ pub struct OwnerPath {
     pub deviation_ns: i64,
 }
 
+/// The clause of a part of a cause that rests on a guess.
+fn guessed(share: f64) -> String {
+    let part = if share > 0.995 { String::new() } else { format!(" ({:.0} % of it)", share * 100.0) };
+    format!(
+        "guessed{part}: its thread had several requests open, and the order of calls alone says which of them asked"
+    )
+}
+
 impl Advisor<'_> {
     /// One plain sentence with the cause's numbers, without its functions. `before`: the part of it that is before the receive call, 0 to 1.
     pub(crate) fn clauses(&self, cause: &Cause, paths: &[OwnerPath], before: f64) -> Clauses {
@@ -64,7 +72,8 @@ impl Advisor<'_> {
             out += &holder(paths);
         }
         let received = cause.role == Role::A && is_received(before);
-        Clauses { happened: out, held: held(&cause.root), functions: vec![], received }
+        let guessed = cause.guessed.map_or_else(String::new, guessed);
+        Clauses { happened: out, held: held(&cause.root), functions: vec![], guessed, received }
     }
 
     /// What the messages under study are called.

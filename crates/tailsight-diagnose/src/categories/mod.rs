@@ -304,7 +304,7 @@ impl<'a> Seen<'a> {
                 _ => None,
             }),
             peer: owner.frames.iter().find_map(|f| match *f {
-                Frame::Peer { symbol } => symbols.get(symbol as usize).filter(|s| !s.is_empty()).cloned(),
+                Frame::Peer { symbol, .. } => symbols.get(symbol as usize).filter(|s| !s.is_empty()).cloned(),
                 _ => None,
             }),
         }

@@ -110,7 +110,10 @@ impl Search<'_> {
         let (named, inside) = match on_way {
             Some((frame, runtime)) => match asked_by(frame) {
                 Some(own) if !runtime.on_its_own_account && !self.is_program_s(frame) => {
-                    ((*own).clone(), Some(frame.name()))
+                    // What Go's own package does is said of the runtime; the library's function that waited there says more.
+                    let called = whole.iter().rev().skip_while(|f| **f != frame).take_while(|f| *f != own).last();
+                    let called = called.filter(|_| frame.function.starts_with("runtime."));
+                    ((*own).clone(), Some(called.copied().unwrap_or(frame).name()))
                 }
                 _ => (frame.clone(), None),
             },

@@ -57,6 +57,10 @@ pub struct Cause {
     /// Inferred from counts, not measured.
     #[serde(default)]
     pub inferred: bool,
+    /// The part of its time in the focus of which the order of calls alone says that it is this message's: its thread had several requests, and
+    /// nothing tells which of them asked the other server. Absent below 5 %.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guessed: Option<f64>,
     /// The process that did it, where the cause is a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub who: Option<Who>,
@@ -115,6 +119,8 @@ pub(crate) struct Clauses {
     pub(crate) held: String,
     /// In which functions.
     pub(crate) functions: Vec<String>,
+    /// How much of it rests on a guess; empty where nothing does.
+    pub(crate) guessed: String,
     /// Whether most of its time was after the messages had been received.
     pub(crate) received: bool,
 }
@@ -122,7 +128,7 @@ pub(crate) struct Clauses {
 impl Clauses {
     /// The sentence.
     pub(crate) fn sentence(&self) -> String {
-        let clauses = [&self.happened, &self.held].into_iter().chain(&self.functions);
+        let clauses = [&self.happened, &self.held].into_iter().chain(&self.functions).chain([&self.guessed]);
         clauses.filter(|clause| !clause.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 }
@@ -403,6 +409,7 @@ impl Cause {
             how: None,
             mean_ns: [0; 2],
             inferred: false,
+            guessed: None,
             who: None,
             before: None,
             ahead: None,

@@ -290,6 +290,9 @@ pub struct TypicalRow {
     pub mean_ns: u64,
     /// Its part of the whole.
     pub share: f64,
+    /// As of a cause ([`Cause::guessed`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guessed: Option<f64>,
     /// Where in the program it waited, largest first; empty where the recording does not say it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionPart>,

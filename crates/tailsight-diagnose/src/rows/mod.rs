@@ -159,10 +159,28 @@ impl Rows {
         round_to(&scaled, self.denominator, total_ns)
     }
 
+    /// The part of a row's time in the focus of which it is guessed whose it is; none below [`LEAST_GUESSED`].
+    pub fn guessed(&self, lifetimes: &Lifetimes, profile: &Profile, row: usize) -> Option<f64> {
+        let is_guessed = |slot: Slot| profile.owner_of(slot).is_some_and(|owner| lifetimes.owners[owner].is_guessed());
+        let ns = |slot: &Slot| profile.focus[*slot].ns as f64;
+        let slots = &self.rows[row].slots;
+        let guessed_ns: f64 = slots.iter().filter(|&&slot| is_guessed(slot)).map(ns).sum();
+        part_guessed(guessed_ns, slots.iter().map(ns).sum())
+    }
+
     /// A row's part of the total deviation; 0 when there is no deviation.
     pub fn share(&self, row: usize) -> f64 {
         if self.total == 0 { 0.0 } else { self.rows[row].scaled as f64 / self.total as f64 }
     }
+}
+
+/// The least part of a row that is said to be guessed.
+const LEAST_GUESSED: f64 = 0.05;
+
+/// What part of a row is guessed, if it is worth a word.
+pub(crate) fn part_guessed(guessed_ns: f64, all_ns: f64) -> Option<f64> {
+    let part = guessed_ns / all_ns.max(1.0);
+    (part >= LEAST_GUESSED).then(|| part.min(1.0))
 }
 
 /// The slots that were met, by category, name and role.

@@ -340,6 +340,12 @@ fn the_innermost_function_of_the_program_is_named() {
         named([library(), vec![own("report", 1), own("main", 2), other("start", "libc.so.6")]].concat()),
         text("report", "EVP_DigestFinal_ex", "main", "main report")
     );
+    // What Go's own package did for a library is said of the runtime, and the library's function is named.
+    let go = |function: &str| frame(function, "shop", "1");
+    let waits = [go("runtime.selectgo"), go("golang.org/x/time/rate.(*Limiter).wait")];
+    let called = [go("golang.org/x/time/rate.(*Limiter).Wait"), own("main.order", 2)];
+    let of_limiter = named([&waits[..], &called].concat());
+    assert_eq!((of_limiter.0.as_str(), of_limiter.1.as_str()), ("main.order", "golang.org/x/time/rate.(*Limiter).Wait"));
     // What `std` does in the program is not what was written.
     assert_eq!(named(vec![own("core::slice::sort", 1), own("shop::rank", 2)]).0, "shop::rank");
     // A stripped program: `exported` only called what has no name.

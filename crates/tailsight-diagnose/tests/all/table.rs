@@ -52,7 +52,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..3u32).prop_map(|symbol| Frame::Stack { symbol }),
         (0..3u32).prop_map(|symbol| Frame::WokenBy { symbol }),
         (0..4u8).prop_map(|which| Frame::Reclaim { which }),
-        (0..3u32).prop_map(|symbol| Frame::Peer { symbol }),
+        (0..3u32).prop_map(|symbol| Frame::Peer { symbol, guessed: false }),
         Just(Frame::Serving),
         Just(Frame::Throttled),
         Just(Frame::Stolen),
@@ -324,7 +324,12 @@ fn traced_functions_name_own_time_and_refine_the_rest() {
             "futex",
             vec!["function:slow", "woken-by:worker"],
         ),
-        (owner(Blocked, &[Frame::Peer { symbol: 2 }, Frame::Place { stack: 3 }]), "backend-wait", "outer", vec![]),
+        (
+            owner(Blocked, &[Frame::Peer { symbol: 2, guessed: true }, Frame::Place { stack: 3 }]),
+            "backend-wait",
+            "outer",
+            vec![],
+        ),
     ];
     for (owner, category, name, refined) in cases {
         let verdict = table.classify(&owner, &Task::default(), Leg::Service, Role::A, "memcached", &symbols);

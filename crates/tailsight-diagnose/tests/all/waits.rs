@@ -28,7 +28,7 @@ fn counts_to(owner: &Owner, leg: Leg) -> (String, String) {
 /// The decision table of docs/categories.md.
 #[test]
 fn a_wait_is_named_by_what_it_was_for() {
-    let peer = Frame::Peer { symbol: 1 };
+    let peer = Frame::Peer { symbol: 1, guessed: false };
     let futex = sleep(Sysno::futex);
     for (owner, leg, category, name) in [
         (owner(Context::Blocked, &[peer]), Leg::Service, "backend-wait", PEER),
@@ -68,11 +68,26 @@ fn service(lifetimes: &Lifetimes) -> Diagnosis {
 
 #[test]
 fn a_wait_for_another_server_says_for_whom() {
-    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[Frame::Peer { symbol: 1 }])];
+    let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[Frame::Peer { symbol: 1, guessed: false }])];
     let d = service(&slow_service(owners, &[a(1, 30_000_000)]));
     assert_eq!((d.causes[0].category.as_str(), d.causes[0].name.as_str()), ("backend-wait", PEER));
     assert!(d.causes[0].explanation.starts_with(&format!("memcached waited for {PEER}: 30.0 ms ")));
     assert!(!d.causes[0].fix.is_empty());
+}
+
+/// Whose call it was is known of a part of a row, and guessed of the rest: the row is one, and says how much of it is a guess.
+#[test]
+fn a_row_says_which_part_of_it_is_guessed() {
+    let [known, guessed] = [false, true].map(|guessed| owner(Context::Blocked, &[Frame::Peer { symbol: 1, guessed }]));
+    let ahead = owner(Context::Ahead, &[sleep(Sysno::recvfrom), Frame::Peer { symbol: 1, guessed: true }]);
+    let owners = vec![owner(Context::Own, &[]), known, guessed, ahead];
+    let with = |extra: &[Part]| service(&slow_service(owners.clone(), extra)).causes.swap_remove(0);
+    let cause = with(&[a(1, 10_000_000), a(2, 30_000_000)]);
+    assert_eq!((cause.name.as_str(), cause.guessed), (PEER, Some(0.75)));
+    let text = "; guessed (75 % of it): its thread had several requests open, and the order of calls alone says which of them asked";
+    assert!(cause.explanation.ends_with(text), "{}", cause.explanation);
+    assert_eq!(with(&[a(1, 30_000_000), a(2, 1_000_000)]).guessed, None, "a thirtieth is not worth a word");
+    assert_eq!(with(&[a(3, 30_000_000)]).guessed, None, "who waits behind a call waits, whoever asked");
 }
 
 /// "memcached itself took longer (waits in epoll_wait)" said the opposite of what it meant.

@@ -45,6 +45,8 @@ pub struct Call {
     pub freed: u64,
     /// Then its turn on that connection: index into the run's symbols.
     pub turn: u32,
+    /// Whose it is rests on the order of calls: the thread that sent it had several messages, and nothing else tells which asked.
+    pub guessed: bool,
 }
 
 /// A connection to another server was made readable.
@@ -58,6 +60,8 @@ pub struct Ready {
     pub sent: u64,
     /// The server, for other requests than the one that waits: index into the run's symbols.
     pub for_others: u32,
+    /// Whose call it answered is not known, or as [`Call::guessed`].
+    pub guessed: bool,
 }
 
 /// What was found, by message in order of arrival.
@@ -123,6 +127,8 @@ struct Open {
     pieces: bool,
     /// Its message waited until the connection was free.
     in_line: bool,
+    /// As [`Call::guessed`].
+    guessed: bool,
     left: u64,
     ready: u64,
     /// Of the answer's part that was not received yet.
@@ -310,6 +316,7 @@ impl Peers {
             sender: tid,
             pieces: false,
             in_line: false,
+            guessed: false,
             left: 0,
             ready: 0,
             ready_next: 0,
@@ -332,7 +339,13 @@ impl Peers {
             open.ready_next = event.ts;
             open.ready_upto = fields::Handoff::of(event).rcv_nxt;
         }
-        self.readies.push(Ready { peer: connection.peer, of: NOBODY, sent: 0, for_others: connection.peer });
+        self.readies.push(Ready {
+            peer: connection.peer,
+            of: NOBODY,
+            sent: 0,
+            for_others: connection.peer,
+            guessed: false,
+        });
         self.ready_of.push(call);
         self.readies.len() as u32
     }
@@ -401,6 +414,7 @@ impl Peers {
                     sent,
                     freed,
                     turn: 0,
+                    guessed: c.guessed,
                 };
                 waits.push((kept(c.of), call));
             }
@@ -439,6 +453,7 @@ impl Peers {
         for (ready, call) in readies.iter_mut().zip(std::mem::take(&mut self.ready_of)) {
             let Some(call) = call.map(|c| self.calls[c as usize]) else { continue };
             ready.of = if self.is_shared(&call.key) { NOBODY } else { kept(call.of) };
+            ready.guessed = call.guessed || ready.of == NOBODY;
             if ready.of == NOBODY {
                 (ready.sent, ready.for_others) = (call.sent, self.for_other_requests(ready.peer));
             }
@@ -468,7 +483,8 @@ impl Peers {
             let sleeps = sleeps_of.entry(c.sender).or_insert_with(|| sleeps(c.sender));
             if let Some(&from) = sleeps.get(sleeps.partition_point(|at| *at <= m.recv_ns)).filter(|at| **at < d.ready) {
                 let (to, received, tid, peer) = (d.ready, d.received, d.receiver, c.peer);
-                out.push((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: 0 }));
+                let guessed = c.guessed;
+                out.push((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: 0, guessed }));
             }
         }
         out
@@ -525,7 +541,8 @@ impl Peers {
         for (at, whose) in at.into_iter().zip(relayed::tell(&calls, routines, messages, extras, sleeps)) {
             // It waits from then on, whatever the thread does.
             let call = &mut self.calls[at];
-            (call.of, call.left) = (whose.unwrap_or(NOBODY), call.sent);
+            (call.of, call.guessed) = whose.unwrap_or((NOBODY, false));
+            call.left = call.sent;
             // Nor does the thread tell what its goroutine waited for before: the connection's answers do.
             call.in_line = false;
         }
@@ -603,15 +620,18 @@ impl Peers {
     fn tell_the_several(&mut self, messages: &[Message], extras: &[Extra], sleeps: &impl Fn(u32) -> Vec<u64>) {
         let answered: Vec<usize> = (0..self.calls.len()).filter(|&c| self.calls[c].received != 0).collect();
         let questions = self.answered();
-        let Told { whose, in_line } = call_owner::tell(&questions, messages, extras, sleeps);
+        let Told { whose, in_line, guessed } = call_owner::tell(&questions, messages, extras, sleeps);
+        let received_by = received_by_thread(messages);
         let mut unowned = Vec::new();
-        for (c, (whose, in_line)) in answered.into_iter().zip(whose.into_iter().zip(in_line)) {
-            self.calls[c].in_line = in_line;
-            match whose {
-                Whose::Of(m) => self.calls[c].of = m,
-                Whose::Unknown => self.calls[c].of = NOBODY,
-                Whose::NotTold if self.calls[c].of == NOBODY => unowned.push(c),
-                Whose::NotTold => {}
+        for (at, c) in answered.into_iter().enumerate() {
+            let call = &mut self.calls[c];
+            (call.in_line, call.guessed) = (in_line[at], guessed[at]);
+            match whose[at] {
+                Whose::Of(m) => call.of = m,
+                Whose::Unknown => call.of = NOBODY,
+                Whose::NotTold if call.of == NOBODY => unowned.push(c),
+                // It received that one last.
+                Whose::NotTold => call.guessed = has_several(received_by.get(&call.sender), call.sent),
             }
         }
         self.own_the_unowned(unowned, messages, sleeps);
@@ -633,6 +653,7 @@ impl Peers {
                 // The task waits from then on, whatever the loop's thread does.
                 call.left = call.sent;
             }
+            call.guessed &= !matches!(call.by_routine, ByRoutine::Of(_));
         }
         let has_loops = !by_loops.is_empty();
         let asks = |c: &Open| matches!(c.by_routine, ByRoutine::Of(_));
@@ -681,6 +702,24 @@ impl Peers {
             }
         }
     }
+}
+
+/// When each thread received each message and when that was answered, ns (0: never), in order of the former.
+fn received_by_thread(messages: &[Message]) -> FxHashMap<u32, Vec<(u64, u64)>> {
+    let mut by_thread: FxHashMap<u32, Vec<(u64, u64)>> = FxHashMap::default();
+    for m in messages.iter().filter(|m| m.recv_ns != 0) {
+        by_thread.entry(m.tid).or_default().push((m.recv_ns, m.send_ns));
+    }
+    by_thread.values_mut().for_each(|received| received.sort_unstable());
+    by_thread
+}
+
+/// Whether a thread that received these messages had several that were not answered at a time.
+fn has_several(received: Option<&Vec<(u64, u64)>>, at: u64) -> bool {
+    let received = received.map_or(&[][..], Vec::as_slice);
+    let upto = received.partition_point(|&(recv_ns, _)| recv_ns <= at);
+    // One that is never answered is waited for by nobody.
+    received[..upto].iter().rev().take(MOST_AT_ONCE).filter(|&&(_, send_ns)| send_ns > at).count() > 1
 }
 
 /// The servers that most of their messages asked while they waited for another one's answer, too. `waits`: by message, then by begin.
@@ -766,6 +805,7 @@ mod tests {
             sender: 7,
             pieces: false,
             in_line: false,
+            guessed: false,
             left: sent,
             ready: received,
             ready_next: 0,

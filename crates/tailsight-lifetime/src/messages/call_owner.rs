@@ -7,7 +7,8 @@
 //! message is *at hand* (a candidate) if it, or the answer to a call of it, was received in this turn. A call belongs to a message at
 //! hand whose reply was not sent before the answer came. If there are several, these rules decide in this order: what the loop does
 //! between the answer and its next wait; the client for which the connection was always used; the order in which this loop handles its
-//! messages, if that was right for the calls that the first two rules decided.
+//! messages, if that was right for the calls that the first two rules decided. Where these decided too few, a loop that works on each message
+//! as soon as it has received it asks for the one that it received last.
 //!
 //! A pool of connections that are all in use hands a connection over: the call follows in the same turn the answer to the call before it on
 //! that connection. It belongs to a message that came in an earlier turn and has not asked yet; if there are several, these rules decide
@@ -22,6 +23,7 @@ use tailsight_trace::FlowKey;
 
 use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
+use crate::messages::turns;
 use crate::model::Message;
 
 /// A question that was answered.
@@ -57,6 +59,8 @@ pub struct Told {
     pub whose: Vec<Whose>,
     /// Whether its message waited in line until a connection of a full pool was free.
     pub in_line: Vec<bool>,
+    /// Whether whose it is rests on the order in which the loop handles its messages, and on nothing that it did for that message.
+    pub guessed: Vec<bool>,
 }
 
 /// Messages in service at once on one thread beyond which the oldest is forgotten.
@@ -106,10 +110,18 @@ struct Loop {
     steps: Vec<(u64, Step)>,
     /// When it began to wait for work.
     sleeps: Vec<u64>,
+    /// It works on a message as soon as it has received it.
+    works_at_once: bool,
     orders: Orders,
 }
 
 impl Loop {
+    fn new(steps: Vec<(u64, Step)>, sleeps: Vec<u64>) -> Loop {
+        let is_received = |&(at, step): &(u64, Step)| (at, matches!(step, Step::Took(_)));
+        let works_at_once = turns::works_after_it_received(steps.iter().map(is_received)) == Some(false);
+        Loop { steps, sleeps, works_at_once, orders: Orders::default() }
+    }
+
     /// Whether what it received then is all that it received in that turn.
     fn only_input(&self, at: u64) -> bool {
         let turn = self.sleeps.partition_point(|slept| *slept <= at);
@@ -175,10 +187,13 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn orders(&self) -> Orders {
+    /// `works_at_once`: as of [`Loop`].
+    fn orders(&self, works_at_once: bool) -> Orders {
+        let too_few = self.newest.1 < AGREEING.0;
         let hand = match (self.first.holds(), self.newest.holds()) {
             (true, _) => Some(Order::First),
             (_, true) => Some(Order::Newest),
+            _ if too_few && works_at_once => Some(Order::Newest),
             _ => None,
         };
         let never = Score(self.keeps.1 - self.keeps.0, self.keeps.1);
@@ -209,6 +224,8 @@ struct Judge<'a> {
     kept: Vec<bool>,
     /// Of each question: it was, and is of a message that waited for that.
     in_line: Vec<bool>,
+    /// Of each question: an order alone says whose it is.
+    guessed: Vec<bool>,
     /// Replies by thread and time.
     replies: Vec<(u32, u64)>,
 }
@@ -218,21 +235,30 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
     /// Each pass can only use what the one before it told.
     const PASSES: usize = 6;
     if questions.is_empty() {
-        return Told { whose: vec![], in_line: vec![] };
+        return Told { whose: vec![], in_line: vec![], guessed: vec![] };
     }
     let (told, none) = (vec![Whose::NotTold; questions.len()], vec![false; questions.len()]);
     let handed = vec![None; questions.len()];
     let sent = messages.iter().zip(extras).filter(|(m, _)| m.send_ns != 0).map(|(_, e)| (e.send_tid, e.sent_ns));
     let mut replies: Vec<(u32, u64)> = sent.collect();
     replies.sort_unstable();
-    let mut judge =
-        Judge { questions, messages, extras, told, handed_over: handed, kept: none.clone(), in_line: none, replies };
+    let mut judge = Judge {
+        questions,
+        messages,
+        extras,
+        told,
+        handed_over: handed,
+        kept: none.clone(),
+        in_line: none.clone(),
+        guessed: none,
+        replies,
+    };
     let mut loops: Vec<Loop> = judge
         .loops()
         .into_iter()
         .map(|tid| {
             let sleeps = sleeps(tid);
-            Loop { steps: judge.steps(tid, &sleeps), sleeps, orders: Orders::default() }
+            Loop::new(judge.steps(tid, &sleeps), sleeps)
         })
         .collect();
     for of in &loops {
@@ -250,7 +276,7 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
             break;
         }
     }
-    Told { whose: judge.told, in_line: judge.in_line }
+    Told { whose: judge.told, in_line: judge.in_line, guessed: judge.guessed }
 }
 
 /// The questions of a loop that were sent on a connection which the answer to the question before it had freed in the same turn, while as
@@ -362,6 +388,7 @@ impl Judge<'_> {
         asked.iter().zip(in_line).for_each(|(&(c, _), is)| self.in_line[c] = is);
         let mut pass = Pass::default();
         for (c, had) in &asked {
+            self.guessed[*c] = false;
             let (does, sure) = self.does_then(&self.questions[*c], had, &of.sleeps, &asks);
             let then = Then { does: &does, sure };
             if self.waited(*c, had) && self.goes_on(*c, had, of, then, &mut pass) {
@@ -372,14 +399,14 @@ impl Judge<'_> {
                 false => self.at_hand(*c, had, then, of, clients, &mut pass),
             };
         }
-        let orders = pass.orders();
+        let orders = pass.orders(of.works_at_once);
         for (c, had, of) in pass.open {
             if let Some(m) = had.by(orders.hand).filter(|m| of.contains(m)) {
-                self.told[c] = Whose::Of(m);
+                (self.told[c], self.guessed[c]) = (Whose::Of(m), true);
             }
         }
         for (c, m) in pass.pooled.into_iter().filter(|_| orders.pool_in_turn) {
-            self.told[c] = Whose::Of(m);
+            (self.told[c], self.guessed[c]) = (Whose::Of(m), true);
         }
         orders
     }
@@ -402,6 +429,7 @@ impl Judge<'_> {
                 };
                 known.inspect(|&is| pass.keeps.count(is));
                 let keeps = known.or(of.orders.keeps);
+                self.guessed[c] = known.is_none();
                 self.kept[c] = keeps == Some(true);
                 if keeps == Some(false) {
                     return false;

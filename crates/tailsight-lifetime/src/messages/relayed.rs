@@ -33,7 +33,7 @@ const MOST: usize = 64;
 /// A message makes as many calls as messages do on average, rounded up from this part (of one) on.
 const ROUNDED_UP: usize = 20;
 
-/// The message of each call. `calls`: in the order in which they were sent; `sleeps`: when a thread began to wait for work, in order. Of a
+/// The message of each call, and whether the order of calls alone says so. `calls`: in the order in which they were sent; `sleeps`: when a thread began to wait for work, in order. Of a
 /// program none of whose messages has a known goroutine it is what their threads say.
 pub fn tell(
     calls: &[Relayed],
@@ -41,7 +41,7 @@ pub fn tell(
     messages: &[Message],
     extras: &[Extra],
     sleeps: &impl Fn(u32) -> Vec<u64>,
-) -> Vec<Option<u32>> {
+) -> Vec<Option<(u32, bool)>> {
     let tasks: Vec<Option<u64>> = messages.iter().zip(extras).map(|(m, extra)| routines.of(m, extra)).collect();
     let mut by_task: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
     for (task, message) in tasks.iter().zip(0..) {
@@ -51,7 +51,7 @@ pub fn tell(
     }
     let mut whose: Vec<Option<u32>> = calls.iter().map(|call| call.of).collect();
     if by_task.is_empty() {
-        return whose;
+        return whose.into_iter().map(|whose| Some((whose?, true))).collect();
     }
     let served = messages.iter().filter(|m| m.send_ns > m.recv_ns).count().max(1);
     let usual = (ROUNDED_UP * calls.len()).saturating_sub(served).div_ceil(ROUNDED_UP * served).max(1);
@@ -97,7 +97,7 @@ pub fn tell(
             answers.entry(message).or_default().push(call.last.0);
         }
     }
-    whose
+    whose.into_iter().zip(told).map(|(whose, is_told)| Some((whose?, !is_told))).collect()
 }
 
 /// By call the goroutine that its thread was next told to be in after the answer, without waiting for work in between, and without another

@@ -192,7 +192,8 @@ fn sleeps(threads: &Threads, tid: u32) -> impl Iterator<Item = (u64, Border)> {
 
 /// The turns between borders, which are in order. `serves`: whether the thread itself answers what it received.
 fn turns(borders: &[(u64, Border)], messages: &[Message], serves: impl Fn(u32) -> bool) -> Vec<Turn> {
-    let deferred = works_after_it_received(borders);
+    let is_received = |&(at, border): &(u64, Border)| (at, matches!(border, Border::Received(_)));
+    let deferred = works_after_it_received(borders.iter().map(is_received)) == Some(true);
     let mut turns: Vec<Turn> = Vec::with_capacity(borders.len());
     // How many messages are open, and the exclusive or of their ids: with one open, its id.
     let (mut open, mut ids) = (0_u32, 0_u32);
@@ -261,22 +262,25 @@ fn awaits_reply(messages: &[Message], m: u32, serves: &impl Fn(u32) -> bool) -> 
     serves(m) && message.send_ns > message.recv_ns
 }
 
-/// Whether the loop first receives all that is ready and then works on it (asyncio), in place of working on each at once (Node, Redis).
-fn works_after_it_received(borders: &[(u64, Border)]) -> bool {
+/// Whether the loop first receives all that is ready and then works on it (asyncio), in place of working on each at once (Node, Redis);
+/// `None`: too few calls to tell. `calls`: when it did something, in order, each with whether that was a receive call.
+pub(super) fn works_after_it_received(calls: impl Iterator<Item = (u64, bool)>) -> Option<bool> {
     let (mut between, mut after): (Vec<u64>, Vec<u64>) = (vec![], vec![]);
-    for pair in borders.windows(2) {
-        match (pair[0], pair[1]) {
-            ((from, Border::Received(_)), (to, Border::Received(_))) if from < to => between.push(to - from),
-            ((from, Border::Received(_)), (to, _)) => after.push(to - from),
+    let mut last_ns = None;
+    for (at, is_received) in calls {
+        match last_ns {
+            Some(from) if is_received && from < at => between.push(at - from),
+            Some(from) if !is_received => after.push(at - from),
             _ => {}
         }
+        last_ns = is_received.then_some(at);
     }
     if between.len() < FEWEST_CALLS || after.len() < FEWEST_CALLS {
-        return false;
+        return None;
     }
     let median = |times: &mut [u64]| {
         let middle = times.len() / 2;
         *times.select_nth_unstable(middle).1
     };
-    median(&mut after) >= DEFERRED_FACTOR * median(&mut between).max(1)
+    Some(median(&mut after) >= DEFERRED_FACTOR * median(&mut between).max(1))
 }

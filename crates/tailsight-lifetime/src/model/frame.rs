@@ -187,6 +187,8 @@ frames! {
     Peer {
         /// Who: index into the symbols.
         symbol: u32,
+        /// That the message asked rests on the order of calls, or is not known. Names and rows are as without it.
+        guessed: bool,
     } => [Peer "peer" "?"], names.symbol(symbol);
     /// A timer ended the sleep: its call had a time limit.
     Timer => [Timer "timer" ""], None;

@@ -71,6 +71,12 @@ impl Owner {
         }
     }
 
+    /// Whether it is the wait for another server's answer of which the order of calls alone says that this message asked.
+    pub fn is_guessed(&self) -> bool {
+        self.context == Context::Blocked
+            && self.frames.iter().any(|frame| matches!(frame, Frame::Peer { guessed: true, .. }))
+    }
+
     /// The whole path, e.g. `nginx/softirq:net_rx/packet:8088`.
     pub fn path(&self, symbols: &[String]) -> String {
         let mut out = self.context_name();

@@ -250,7 +250,7 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             for call in scan.peers.calls(m.id) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
                 task.pieces(scan, m, (at, begin), focus, out);
-                let frame = Frame::Peer { symbol: call.peer };
+                let frame = Frame::Peer { symbol: call.peer, guessed: call.guessed };
                 out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                 at = end;
                 // The answer has arrived; what the thread that receives it does for others until then is `ahead`.
@@ -353,7 +353,7 @@ impl Waits {
                 let Parked { stack, for_others, turn, .. } = *wait;
                 match (turn, scan.routines.line(turn)) {
                     (1.., None) => {
-                        let frame = Frame::Peer { symbol: turn };
+                        let frame = Frame::Peer { symbol: turn, guessed: false };
                         out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                     }
                     // Where others were seen that waited for the same.

@@ -265,6 +265,45 @@ fn a_message_behind_one_that_sleeps_for_a_time_waits_for_that_one() {
     assert!(own.starts_with("blocked/sleep:futex") && behind.starts_with("ahead/sleep:futex"), "{own} {behind}");
 }
 
+/// Mojolicious asked another server in the middle of a handler, with a call that blocks its loop. "Waits for another server" was said of all
+/// requests that it had received by then.
+#[test]
+fn a_blocking_call_of_an_event_loop_holds_up_those_that_it_has_received() {
+    const ROUND: u64 = 1_000_000;
+    // Rounds in which the loop takes two requests, works on each at once, and writes the replies at their end.
+    let (mut serving, mut network) = (vec![switch(5, 0, ONE, 0)], vec![]);
+    let connection = |number: u64| 11211 << 16 | (5_000 + number);
+    for round in 1..=30 {
+        let (begin, [first, second]) = (round * ROUND, [2 * round, 2 * round + 1].map(connection));
+        network.extend([request(begin, first), request(begin + 1, second)].concat());
+        serving.extend([recv(begin + 100_000, first, ONE), recv(begin + 200_000, second, ONE)]);
+        serving.extend([send(begin + 300_000, first, ONE), send(begin + 300_100, second, ONE)]);
+    }
+    let begin = 31 * ROUND;
+    network.extend([request(begin, A), request(begin + 1, B), ready(begin + 5_000_000, Some(ONE))].concat());
+    serving.extend([
+        recv(begin + 100_000, A, ONE),
+        recv(begin + 200_000, B, ONE),
+        ask(begin + 250_000, ONE),
+        switch(begin + 250_100, ONE, 0, RECVFROM),
+        switch(begin + 5_000_100, 0, ONE, 0),
+        answer(begin + 5_000_200, ONE),
+        send(begin + 5_100_000, A, ONE),
+        send(begin + 5_100_100, B, ONE),
+    ]);
+    let analysis = analyse(vec![serving, network]);
+    decides(&analysis, Rule::OtherMessages);
+    let longest = |recv_ns| path(&analysis, recv_ns, Leg::Service).into_iter().max_by_key(|span| span.1 - span.0);
+    let slept = (begin + 250_100, begin + 5_000_000);
+    let of = |recv_ns| longest(recv_ns).map(|(from, to, owner)| ((from, to), owner)).expect("a wait");
+    assert_eq!(of(begin + 200_000), (slept, format!("blocked/{PEER}")));
+    let (behind, owner) = of(begin + 100_000);
+    assert_eq!((behind.0, owner), (slept.0, format!("ahead/sleep:recvfrom/{PEER}")));
+    let guessed = analysis.lifetimes.owners.iter().filter(|owner| owner.is_guessed());
+    let paths: Vec<String> = guessed.map(|owner| owner.path(&analysis.lifetimes.symbols)).collect();
+    assert!(paths.contains(&format!("blocked/{PEER}")), "{paths:?}");
+}
+
 /// A client sends a request in two parts, 30 ms apart: "the server itself waits in epoll_wait".
 #[test]
 fn a_server_that_has_a_part_of_a_request_waits_for_its_client() {

@@ -140,6 +140,7 @@ impl<'a> Timelines<'a> {
                     leg: *leg,
                     mean_ns: 0,
                     share: 0.0,
+                    guessed: None,
                     functions: vec![],
                     advice: vec![],
                 };
@@ -242,6 +243,7 @@ impl Maker<'_> {
                     leg: leg_of,
                     mean_ns: 0,
                     share: 0.0,
+                    guessed: None,
                     functions: vec![],
                     advice: vec![],
                 };

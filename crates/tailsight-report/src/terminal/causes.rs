@@ -60,6 +60,7 @@ impl Row {
         let title = clean(&cause.title());
         let mut name = if cause.category.says(&title) { String::new() } else { title };
         name += if cause.inferred { " (estimated)" } else { "" };
+        name += guessed(cause.guessed);
         name += &counts(cause);
         name += &functions(cause);
         Row {
@@ -89,6 +90,15 @@ impl Row {
             dim: true,
             ..Row::default()
         }
+    }
+}
+
+/// What is said behind the name of a row of which so much is guessed.
+pub(super) fn guessed(share: Option<f64>) -> &'static str {
+    match share {
+        Some(0.5..) => " (guessed)",
+        Some(_) => " (partly guessed)",
+        None => "",
     }
 }
 

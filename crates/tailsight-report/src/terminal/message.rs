@@ -197,7 +197,7 @@ fn steps(m: &Shown) -> Vec<Step<'_>> {
                 ns: span.ns,
                 cpu: span.cpu,
                 role: span.role,
-                what: span.with_category(),
+                what: named(span),
                 pieces: 1,
             }),
         }
@@ -233,5 +233,10 @@ fn steps(m: &Shown) -> Vec<Step<'_>> {
 const SHORT: &str = "shorter intervals (--json lists each)";
 
 fn joins(run: &Run, span: &Span) -> bool {
-    run.cpu == span.cpu && run.role == span.role && run.what == span.with_category()
+    run.cpu == span.cpu && run.role == span.role && run.what == named(span)
+}
+
+/// What a piece of the path was.
+fn named(span: &Span) -> String {
+    span.with_category() + if span.guessed { " (guessed)" } else { "" }
 }

@@ -6,6 +6,7 @@
 use tailsight_diagnose::model::SlowMessage;
 use tailsight_diagnose::{Diagnosis, Titled};
 
+use super::causes::guessed;
 use super::text::{clean, cut, paint, wrap};
 use super::{Style, units};
 
@@ -33,7 +34,8 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     for row in rows {
         let left =
             format!(" {:>6}  {:>7}  {:<8}  ", units::percent(row.share), units::duration(row.mean_ns), row.leg.name());
-        out.extend(named(left, &clean(&row.with_category()), style.columns()));
+        let name = clean(&row.with_category()) + guessed(row.guessed);
+        out.extend(named(left, &name, style.columns()));
         for text in &row.advice {
             let room = style.columns() - BELOW;
             out.extend(

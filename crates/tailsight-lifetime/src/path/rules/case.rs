@@ -136,6 +136,15 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// The server whose packet ended the sleep, if it answered another message's call.
+    pub fn answer_to_another(&self) -> Option<Frame> {
+        let message = self.focus.message;
+        let number = self.part.waker?.ready.checked_sub(1)?;
+        let ready = self.scan.peers.readies.get(number as usize)?;
+        let is_another = ready.of != NOBODY && message != NOBODY && ready.of != message;
+        is_another.then_some(Frame::Peer { symbol: ready.peer, guessed: ready.guessed })
+    }
+
     /// Who ended the sleep, if that says what it was: a server's packet, a poll's time limit, a task outside of the application.
     pub fn ended_by(&self) -> Option<Frame> {
         let SleepPart { how, waker, from, .. } = self.part;
@@ -222,7 +231,10 @@ pub(super) fn peer(scan: &Scan, focus: Focus, waker: Option<Waker>) -> Option<Fr
     let ready = scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
     let known_of_another = ready.of != NOBODY && focus.message != NOBODY && ready.of != focus.message;
     let for_others = ready.sent != 0 && !scan.peers.may_be_for(focus.message, ready.sent);
-    (!known_of_another).then_some(Frame::Peer { symbol: if for_others { ready.for_others } else { ready.peer } })
+    let symbol = if for_others { ready.for_others } else { ready.peer };
+    // A thread that has one request at a time waits for that one's.
+    let guessed = ready.guessed && (ready.of != NOBODY || scan.turns.is_loop(focus.tid));
+    (!known_of_another).then_some(Frame::Peer { symbol, guessed })
 }
 
 /// Whether a sleep is a wait for whatever comes next.

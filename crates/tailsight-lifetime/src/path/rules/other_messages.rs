@@ -1,6 +1,8 @@
 //! The message's thread waited for another server's answer, or for a time, before it turned to this message.
 //!
-//! It did so for an earlier message: this one waits behind that.
+//! It did so for an earlier message: this one waits behind that. So does one that an event loop has received already, while the loop stands
+//! still in a read for the answer to another message's call: a blocking call in a handler, as in the example of
+//! `a_blocking_call_of_an_event_loop_holds_up_those_that_it_has_received`.
 //!
 //! Example: `a_message_behind_one_that_sleeps_for_a_time_waits_for_that_one` in `tests/all/waits.rs`.
 
@@ -18,12 +20,16 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let for_a_time = syscalls::wait(how.nr) == Some(syscalls::Wait::Time)
         || holder::is_lock(how) && part.waker.is_some_and(|waker| waker.timer);
     let holds_up = syscalls::waits_for_data(how.nr) || from < focus.own_from && for_a_time;
-    let ahead = case.depth == 0
+    let is_before = from < focus.own_from || from < focus.answered && serves(case.scan, &focus, focus.tid, part.since);
+    let is_ahead = case.depth == 0
         && focus.because.is_none()
-        && (from < focus.own_from || from < focus.answered && serves(case.scan, &focus, focus.tid, part.since))
         && !how.uninterruptible
         && !how.io
-        && holds_up
         && busy_periods::serving(&case.scan.busy_periods, focus.tid, part.since);
-    ahead.then(|| Verdict::Ahead { by: case.ended_by() })
+    if !is_ahead {
+        return None;
+    }
+    let for_another = case.answer_to_another().filter(|_| syscalls::waits_for_data(how.nr));
+    let by = if is_before && holds_up { Some(case.ended_by()) } else { for_another.map(Some) };
+    by.map(|by| Verdict::Ahead { by })
 }
