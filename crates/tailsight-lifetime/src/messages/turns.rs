@@ -16,7 +16,6 @@ use super::backend_calls::{self, NOBODY};
 use crate::model::Message;
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::threads::{State, Threads};
-use tailsight_kernel::syscalls;
 
 /// Receive calls directly before another one, and others, that a verdict on a loop needs of each.
 const FEWEST_CALLS: usize = 20;
@@ -184,8 +183,8 @@ fn sleeps(threads: &Threads, tid: u32) -> impl Iterator<Item = (u64, Border)> {
         _ => None,
     });
     sleeps.flat_map(|(how, from, to)| {
-        let polls = syscalls::polls(how.nr) && !how.stopped && !how.uninterruptible && !how.io;
-        let [begins, ends] = if polls { [Border::Slept, Border::Woke] } else { [Border::Blocked, Border::Resumed] };
+        let [begins, ends] =
+            if how.is_for_what_comes() { [Border::Slept, Border::Woke] } else { [Border::Blocked, Border::Resumed] };
         [(from, begins), (to, ends)]
     })
 }

@@ -8,7 +8,7 @@ use crate::input::Names;
 use crate::messages::task_runs::Meanwhile;
 use crate::model::{Context, Frame, Interrupt, Owner, OwnerId, Who};
 use crate::scan::Scan;
-use crate::timelines::threads::Sleep;
+use crate::timelines::sleep::Sleep;
 use crate::timelines::tree::NodeId;
 
 /// Owners, made once each.

@@ -10,7 +10,8 @@ use crate::messages::task_runs::{Meanwhile, Spell, What};
 use crate::messages::{Extra, Uncommon};
 use crate::model::{Frame, Leg, Message, Role, Rule, flags};
 use crate::scan::Scan;
-use crate::timelines::threads::{Sleep, State, Thread, Waker};
+use crate::timelines::sleep::Sleep;
+use crate::timelines::threads::{State, Thread, Waker};
 
 /// An interval of a message's path that is walked in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +190,7 @@ impl Focus {
 
     /// Whether a thread that slept so stood in line for the lock because of which it is followed.
     pub(super) fn in_line(&self, how: Sleep) -> bool {
-        holder::is_lock(how) && matches!(self.because, Some(Frame::SleepIn { nr, .. }) if nr == how.nr)
+        how.is_for_a_lock() && matches!(self.because, Some(Frame::SleepIn { nr, .. }) if nr == how.nr)
     }
 }
 

@@ -5,10 +5,12 @@
 use super::holder;
 use super::owners::{Owners, Seen};
 use super::pieces::{Focus, Piece};
-use super::rules::{self, Case, LOCK_DEPTH, SleepPart, Verdict, WAKER_DEPTH, serves, waits_for_what_comes};
+use super::rules::{self, Case, LOCK_DEPTH, Verdict, WAKER_DEPTH, serves};
 use crate::model::{Frame, OwnerId, PathSpan, Role, Rule};
 use crate::scan::Scan;
-use crate::timelines::threads::{Sleep, State, ThreadInterval};
+use crate::timelines::sleep::Sleep;
+use crate::timelines::threads::{State, ThreadInterval};
+use crate::timelines::waits::Wait;
 
 /// A step of a path: an owner's time, and what the recorder's own hooks took right before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,17 +231,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     let held = if asks { holder::of_next_sleep(scan, tid, i, focus.needs_until) } else { None };
                     self.core(cpu, (at, end), role, Some((&Focus { held, ..focus }, true)), focus.rule);
                 }
-                State::Sleeping { how } => {
-                    let next = intervals.get(i + 1);
-                    let ended = next.map_or(end, |s| s.from.max(end));
-                    let waker = next.and_then(|s| s.waker);
-                    let tries = waker.is_some_and(|w| w.timer) && holder::is_lock(how);
-                    let last = if tries { holder::last_waker(intervals, i) } else { None };
-                    let (waker, ended) = last.map_or((waker, ended), |(waker, at)| (Some(waker), at.max(ended)));
-                    let tried_again = last.is_some_and(|(_, at)| at > next.map_or(end, |s| s.from));
-                    let since = intervals[i].from;
-                    let part = SleepPart { since, from: at, to: end, ended, how, waker, tried_again };
-                    self.asleep(part, focus, depth);
+                State::Sleeping { .. } => {
+                    if let Some(wait) = thread.wait(i) {
+                        self.asleep(wait, (at, end), focus, depth);
+                    }
                 }
                 State::Unknown => {
                     let owner = self.owners.unknown();
@@ -256,9 +251,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
     }
 
     /// A sleep: what it was for says a rule ([`rules`]).
-    fn asleep(&mut self, part: SleepPart, focus: Focus, depth: u32) {
-        let SleepPart { from, to, how, .. } = part;
-        let (rule, verdict) = rules::decide(&Case::new(self.scan, part, focus, depth), self.scan.without_rules);
+    fn asleep(&mut self, wait: Wait, (from, to): (u64, u64), focus: Focus, depth: u32) {
+        let how = wait.how;
+        let case = Case::new(self.scan, wait, (from, to), focus, depth);
+        let (rule, verdict) = rules::decide(&case, self.scan.without_rules);
         let because_of = |focus: Focus| Focus { rule: Some(rule), ..focus };
         let owner = match verdict {
             Verdict::ReceiveCore(cpu) => {
@@ -303,7 +299,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
     fn worked_at(&mut self, tid: u32, (from, to): (u64, u64), focus: Focus, how: Sleep) {
         let scan = self.scan;
         let idle = |state: State| match state {
-            State::Sleeping { how } => waits_for_what_comes(how) || holder::is_lock(how),
+            State::Sleeping { how } => how.is_for_what_comes() || how.is_for_a_lock(),
             State::Unknown => true,
             State::Running { .. } | State::Runnable { .. } => false,
         };

@@ -6,6 +6,7 @@ use tailsight_trace::{Event, fields};
 
 use crate::input::Names;
 use crate::model::{Frame, NO_SYSCALL};
+use crate::timelines::sleep::Sleep;
 use crate::timelines::time_index::TimeIndex;
 use crate::timelines::tree::{NodeId, Tree};
 
@@ -31,41 +32,6 @@ pub enum State {
         /// In what.
         how: Sleep,
     },
-}
-
-/// How a thread sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Sleep {
-    /// The system call it is in, [`NO_SYSCALL`] in an exception, `u32::MAX` when not known.
-    pub nr: u32,
-    /// Uninterruptible.
-    pub uninterruptible: bool,
-    /// Stopped, traced or frozen.
-    pub stopped: bool,
-    /// Waits for block I/O.
-    pub io: bool,
-    /// Its kernel stack: index into the symbols, 0 when it was not taken.
-    pub stack: u32,
-    /// The innermost of what it was doing besides the system call: reclaim, waiting for a kernel lock.
-    pub doing: Option<Frame>,
-    /// The innermost traced function that it is in: index into the symbols, 0: in none.
-    pub function: u32,
-    /// Where in the program: call stack of the run's samples + 1, 0: not known.
-    pub place: u32,
-}
-
-impl Sleep {
-    /// A sleep of which nothing is known.
-    pub const UNKNOWN: Sleep = Sleep {
-        nr: u32::MAX,
-        uninterruptible: false,
-        stopped: false,
-        io: false,
-        stack: 0,
-        doing: None,
-        function: 0,
-        place: 0,
-    };
 }
 
 /// Who woke a thread.

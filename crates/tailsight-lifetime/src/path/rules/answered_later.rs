@@ -5,17 +5,17 @@
 //!
 //! Example: `an_event_loop_whose_answer_another_thread_hands_back_waits_for_that_one` in `tests/all/waits.rs`.
 
-use super::{Case, Verdict, waits_for_what_comes};
+use super::{Case, Verdict};
 use crate::path::owners::sleep_frame;
 use crate::path::pieces::Focus;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let how = case.part.how;
-    let tid = case.focus.answerer.filter(|_| case.depth == 0 && waits_for_what_comes(how))?;
+    let how = case.wait.how;
+    let tid = case.focus.answerer.filter(|_| case.depth == 0 && how.is_for_what_comes())?;
     if case.ended_by().is_some() {
         return None;
     }
     let because = Some(sleep_frame(how));
-    let focus = Focus { because, followed: true, until: case.part.ended, ..case.focus };
+    let focus = Focus { because, followed: true, until: case.ended, ..case.focus };
     Some(Verdict::FollowWhileBusy { tid, focus })
 }

@@ -4,15 +4,14 @@
 
 use std::cell::OnceCell;
 
-use tailsight_kernel::syscalls;
-
 use crate::messages::backend_calls::NOBODY;
 use crate::model::Frame;
-use crate::path::holder;
 use crate::path::pieces::Focus;
 use crate::scan::Scan;
 use crate::timelines::busy_periods;
-use crate::timelines::threads::{Sleep, State, ThreadInterval, Waker};
+use crate::timelines::sleep::Sleep;
+use crate::timelines::threads::{State, ThreadInterval, Waker};
+use crate::timelines::waits::Wait;
 
 /// The largest number of wakers that are followed from one sleep.
 pub(in crate::path) const WAKER_DEPTH: u32 = 8;
@@ -21,25 +20,15 @@ pub(in crate::path) const LOCK_DEPTH: u32 = 64;
 /// The most intervals of a thread between its poll and a receive call that are looked at: it may try for a lock again and again.
 const MOST_BETWEEN: usize = 1_000;
 
-/// A part of a thread's sleep.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::path) struct SleepPart {
-    /// When the whole sleep began.
-    pub since: u64,
-    pub from: u64,
-    pub to: u64,
-    /// When it ended, at least `to`; if it was a try for a lock, when the last one ended.
-    pub ended: u64,
-    pub how: Sleep,
-    pub waker: Option<Waker>,
-    /// A time limit ended it, and the thread tried again.
-    pub tried_again: bool,
-}
-
 /// A sleep on a message's path.
 pub(in crate::path) struct Case<'a> {
     pub scan: &'a Scan,
-    pub part: SleepPart,
+    /// What is known of the sleep whoever asks.
+    pub wait: Wait,
+    /// When the part of it that is on the path begins, ns.
+    pub from: u64,
+    /// When the wait ended, ns; of one that did not, until when it is looked at.
+    pub ended: u64,
     /// Whose work on this path is the message's; `focus.tid` is the thread that sleeps.
     pub focus: Focus,
     /// How many wakers were followed to get here; 0: the message's own thread.
@@ -48,40 +37,42 @@ pub(in crate::path) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub fn new(scan: &'a Scan, part: SleepPart, focus: Focus, depth: u32) -> Case<'a> {
-        Case { scan, part, focus, depth, needs_what_another_has: OnceCell::new() }
+    /// A wait of the thread `focus.tid`, of which `from` to `to` is on the path.
+    pub fn new(scan: &'a Scan, wait: Wait, (from, to): (u64, u64), focus: Focus, depth: u32) -> Case<'a> {
+        let ended = wait.to.unwrap_or(to);
+        Case { scan, wait, from, ended, focus, depth, needs_what_another_has: OnceCell::new() }
     }
 
     /// The thread of the application that ended the sleep, where it may be followed.
     pub fn sibling(&self) -> Option<Waker> {
-        let deepest = if self.focus.in_line(self.part.how) { LOCK_DEPTH } else { WAKER_DEPTH };
+        let deepest = if self.focus.in_line(self.wait.how) { LOCK_DEPTH } else { WAKER_DEPTH };
         let is_sibling = |w: &Waker| !w.interrupt && self.scan.threads.names().is_target(w.tid);
-        self.part.waker.filter(is_sibling).filter(|_| self.depth < deepest)
+        self.wait.waker.filter(is_sibling).filter(|_| self.depth < deepest)
     }
 
     /// Whether the sleep was no wait for work, which a sibling passes on: the thread was in the middle of this message, or of others, when it
     /// fell asleep, or wrote, or was on its way from its poll to receiving. Who ended the sleep then had what it waited for.
     pub fn needs_what_another_has(&self) -> bool {
         *self.needs_what_another_has.get_or_init(|| {
-            let SleepPart { since, how, .. } = self.part;
+            let Wait { from: since, how, waker, .. } = self.wait;
             let in_turn =
                 since >= self.focus.own_from || busy_periods::serving(&self.scan.busy_periods, self.focus.tid, since);
-            let writes = syscalls::waits_for_room(how.nr) && !how.uninterruptible && !how.io;
-            let holds_up = || self.depth == 0 && self.part.waker.is_some_and(|w| self.cannot_pass_on(w.tid));
-            (in_turn || writes || self.was_on_its_way() || holds_up()) && !self.focus.handed
+            let holds_up = || self.depth == 0 && waker.is_some_and(|w| self.cannot_pass_on(w.tid));
+            (in_turn || how.is_for_room() || self.was_on_its_way() || holds_up()) && !self.focus.handed
         })
     }
 
     /// Whether a packet had woken the thread from its poll, which then fell asleep in a lock before it received what came: it knows of the
     /// message, so nobody passes that on, and needs the lock to go on (an interpreter's, on the way out of the poll).
     fn was_on_its_way(&self) -> bool {
-        let (scan, tid, SleepPart { since, ended, how, .. }) = (self.scan, self.focus.tid, self.part);
-        if !holder::is_lock(how) {
+        let (scan, tid, ended) = (self.scan, self.focus.tid, self.ended);
+        let Wait { from: since, how, .. } = self.wait;
+        if !how.is_for_a_lock() {
             return false;
         }
         let intervals = scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
         let waits = |interval: &ThreadInterval| match interval.state {
-            State::Sleeping { how } => (!holder::is_lock(how)).then_some(how),
+            State::Sleeping { how } => (!how.is_for_a_lock()).then_some(how),
             _ => None,
         };
         let before = intervals[..intervals.partition_point(|s| s.from < since)].windows(2).rev().take(MOST_BETWEEN);
@@ -90,7 +81,7 @@ impl<'a> Case<'a> {
         let by_packet = waker.interrupt && !waker.timer && waker.ready == 0;
         let after = &intervals[intervals.partition_point(|s| s.from < ended)..];
         let next = after.iter().take(MOST_BETWEEN).find(|s| waits(s).is_some()).map_or(u64::MAX, |s| s.from);
-        waits_for_what_comes(poll)
+        poll.is_for_what_comes()
             && by_packet
             && scan.received_between(tid, (woken, since)) == 0
             && scan.received_between(tid, (ended, next)) > 0
@@ -99,27 +90,22 @@ impl<'a> Case<'a> {
     /// Whether the thread that ended the sleep cannot have passed a message on: it was busy all the time, and never in the recording waited
     /// for data of anybody (a virtual machine's own thread that stops the others).
     fn cannot_pass_on(&self, tid: u32) -> bool {
-        let SleepPart { from, ended, how, .. } = self.part;
-        let busy = |intervals: &[ThreadInterval]| {
-            let within = intervals.iter().skip(intervals.partition_point(|s| s.from <= from).saturating_sub(1));
-            let mut within = within.take_while(|s| s.from < ended).peekable();
-            within.peek().is_some() && within.all(|s| matches!(s.state, State::Running { .. } | State::Runnable { .. }))
-        };
-        holder::is_lock(how)
+        let (from, ended) = (self.from, self.ended);
+        self.wait.how.is_for_a_lock()
             && ended - from >= busy_periods::CALL_NS
             && !self.scan.polled.contains(&tid)
             && !self.scan.loops.contains(&tid)
-            && self.scan.threads.get(tid).is_some_and(|thread| busy(&thread.intervals))
+            && self.scan.threads.get(tid).is_some_and(|thread| thread.is_awake(from, ended))
     }
 
     /// Whether the thread that sleeps was in the middle of other messages when it fell asleep.
     pub fn sleeper_serves(&self) -> bool {
-        serves_others(self.scan, &self.focus, self.focus.tid, self.part.since)
+        serves_others(self.scan, &self.focus, self.focus.tid, self.wait.from)
     }
 
     /// Where the sleep is in the program, of a call in which servers wait for work; 0: not known.
     pub fn place_of_work(&self) -> u32 {
-        if syscalls::waits_for_work(self.part.how.nr) { self.part.how.place } else { 0 }
+        if self.wait.how.is_for_work() { self.wait.how.place } else { 0 }
     }
 
     /// What followed threads are asked about, from here on: the reason of the first sleep counts, and its place.
@@ -128,10 +114,10 @@ impl<'a> Case<'a> {
         Focus {
             because: focus.because.or(reason),
             place: if first && self.needs_what_another_has() { self.place_of_work() } else { focus.place },
-            asked: if first { self.part.since } else { focus.asked },
-            tried_again: if first { self.part.tried_again } else { focus.tried_again },
+            asked: if first { self.wait.from } else { focus.asked },
+            tried_again: if first { self.wait.tried_again } else { focus.tried_again },
             followed: true,
-            until: self.part.ended,
+            until: self.ended,
             ..focus
         }
     }
@@ -139,7 +125,7 @@ impl<'a> Case<'a> {
     /// The server whose packet ended the sleep, if it answered another message's call.
     pub fn answer_to_another(&self) -> Option<Frame> {
         let message = self.focus.message;
-        let number = self.part.waker?.ready.checked_sub(1)?;
+        let number = self.wait.waker?.ready.checked_sub(1)?;
         let ready = self.scan.peers.readies.get(number as usize)?;
         let is_another = ready.of != NOBODY && message != NOBODY && ready.of != message;
         is_another.then_some(Frame::Peer { symbol: ready.peer, guessed: ready.guessed })
@@ -147,9 +133,9 @@ impl<'a> Case<'a> {
 
     /// Who ended the sleep, if that says what it was: a server's packet, a poll's time limit, a task outside of the application.
     pub fn ended_by(&self) -> Option<Frame> {
-        let SleepPart { how, waker, from, .. } = self.part;
+        let Wait { how, waker, .. } = self.wait;
         // Before the thread works for this message it waits for answers to other messages' calls, and who holds a lock for the answer to its own.
-        let own = from >= self.focus.own_from && self.focus.because.is_none();
+        let own = self.from >= self.focus.own_from && self.focus.because.is_none();
         let message = if own { self.focus.message } else { NOBODY };
         let peer = peer(self.scan, Focus { message, ..self.focus }, waker);
         let Some(waker) = waker.filter(|_| !how.stopped) else { return peer };
@@ -158,7 +144,7 @@ impl<'a> Case<'a> {
             return symbol.map(|symbol| Frame::WokenBy { symbol });
         }
         // A thread that waited for this message would have been woken by the hand-off.
-        let timer = waker.timer && self.focus.handoff.is_some() && syscalls::polls(how.nr);
+        let timer = waker.timer && self.focus.handoff.is_some() && how.polls();
         peer.or(timer.then_some(Frame::Timer))
     }
 }
@@ -182,10 +168,7 @@ pub(in crate::path) fn serves(scan: &Scan, focus: &Focus, tid: u32, ts: u64) -> 
 /// served that: the connection had the lock all the while (a transaction between its statements). An event loop waits for many
 /// connections and is no such thread, whatever it waits in (FreeRADIUS takes datagrams in select and wakes its workers).
 pub(super) fn holds_for_its_client(scan: &Scan, focus: &Focus, tid: u32, how: Sleep, released: u64) -> bool {
-    syscalls::polls(how.nr)
-        && !syscalls::waits_for_work(how.nr)
-        && !scan.loops.contains(&tid)
-        && serves_others(scan, focus, tid, released)
+    how.polls() && !how.is_for_work() && !scan.loops.contains(&tid) && serves_others(scan, focus, tid, released)
 }
 
 /// Whether a thread was in the middle of something else at `ts`: it waited for one certain answer, or had, and what had woken it for that was
@@ -195,7 +178,7 @@ pub(super) fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, (by, own_fro
     let Some(at) = thread.at(ts) else { return false };
     // Asleep until whatever comes, or until somebody has work for it.
     let is_idle = |interval: &ThreadInterval| match interval.state {
-        State::Sleeping { how } => syscalls::waits_for_work(how.nr) || holder::is_lock(how),
+        State::Sleeping { how } => how.is_for_work() || how.is_for_a_lock(),
         State::Unknown => true,
         State::Running { .. } | State::Runnable { .. } => false,
     };
@@ -209,7 +192,7 @@ pub(super) fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, (by, own_fro
             let woken = began.waker.is_some_and(|waker| waker.tid == by);
             let by_the_message = woken && began.from >= own_from && in_its_turn;
             let asked = |interval: &ThreadInterval| match interval.state {
-                State::Sleeping { how } => syscalls::waits_for_data(how.nr),
+                State::Sleeping { how } => how.is_for_data(),
                 _ => false,
             };
             // One that only ran since may have been on its way to what it passes on.
@@ -235,9 +218,4 @@ pub(super) fn peer(scan: &Scan, focus: Focus, waker: Option<Waker>) -> Option<Fr
     // A thread that has one request at a time waits for that one's.
     let guessed = ready.guessed && (ready.of != NOBODY || scan.turns.is_loop(focus.tid));
     (!known_of_another).then_some(Frame::Peer { symbol, guessed })
-}
-
-/// Whether a sleep is a wait for whatever comes next.
-pub(in crate::path) fn waits_for_what_comes(how: Sleep) -> bool {
-    syscalls::polls(how.nr) && !how.stopped && !how.uninterruptible && !how.io
 }

@@ -7,8 +7,6 @@
 //!
 //! Example: `nobody_waits_for_a_client_with_an_interpreter_s_lock` in `tests/all/waits.rs`.
 
-use tailsight_kernel::syscalls;
-
 use super::{Case, Verdict};
 use crate::model::Frame;
 use crate::timelines::threads::State;
@@ -21,20 +19,20 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
 
 /// A read may be one of a file or a pipe: of a client it is if a message was received when it was over.
 fn waits_for_its_client(case: &Case<'_>) -> bool {
-    let nr = case.part.how.nr;
-    syscalls::polls(nr) || syscalls::waits_for_data(nr) && was_for_a_message(case)
+    let how = case.wait.how;
+    how.polls() || how.is_for_data() && was_for_a_message(case)
 }
 
 /// Whether the thread, which is no event loop, turned to several messages while the lock was waited for.
 fn served_several(case: &Case<'_>) -> bool {
     let (scan, focus) = (case.scan, &case.focus);
-    let is_loop = syscalls::waits_for_work(case.part.how.nr) || scan.loops.contains(&focus.tid);
+    let is_loop = case.wait.how.is_for_work() || scan.loops.contains(&focus.tid);
     !is_loop && scan.received_between(focus.tid, (focus.asked, focus.until)) > 1
 }
 
 /// Whether the thread received a message when it had slept, before it slept again.
 fn was_for_a_message(case: &Case<'_>) -> bool {
-    let (tid, ended) = (case.focus.tid, case.part.ended);
+    let (tid, ended) = (case.focus.tid, case.ended);
     let intervals = case.scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
     let later = &intervals[intervals.partition_point(|interval| interval.from < ended)..];
     let sleeps = later.iter().find(|interval| matches!(interval.state, State::Sleeping { .. }));

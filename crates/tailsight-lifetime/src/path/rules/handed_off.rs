@@ -9,8 +9,8 @@ use crate::scan::Scan;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let (cpu, handoff_ns) = case.focus.handoff?;
-    let waker = case.part.waker.filter(|waker| waker.interrupt && waker.cpu == cpu)?;
-    same_softirq(case.scan, cpu, handoff_ns, case.part.ended).then_some(Verdict::ReceiveCore(waker.cpu))
+    let waker = case.wait.waker.filter(|waker| waker.interrupt && waker.cpu == cpu)?;
+    same_softirq(case.scan, cpu, handoff_ns, case.ended).then_some(Verdict::ReceiveCore(waker.cpu))
 }
 
 /// Whether a core stayed in interrupt context from the hand-off to the wake-up.

@@ -11,6 +11,6 @@ use crate::path::owners::sleep_frame;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let waker = case.sibling().filter(|_| case.needs_what_another_has())?;
-    let focus = case.followed(Some(sleep_frame(case.part.how)));
-    Some(Verdict::Follow { tid: waker.tid, focus, how: case.part.how })
+    let focus = case.followed(Some(sleep_frame(case.wait.how)));
+    Some(Verdict::Follow { tid: waker.tid, focus, how: case.wait.how })
 }

@@ -5,22 +5,20 @@
 //!
 //! Example: `a_thread_that_polls_for_whatever_comes_holds_no_lock` in `tests/all/rules.rs`.
 
-use tailsight_kernel::syscalls;
-
 use super::case::{holds_for_its_client, was_at_something_else};
 use super::file_lock_line::at_first_place;
 use super::{Case, Verdict};
 use crate::model::Frame;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let (focus, how) = (&case.focus, case.part.how);
+    let (focus, how) = (&case.focus, case.wait.how);
     let in_a_lock = matches!(focus.because?, Frame::SleepIn { .. });
-    let polls = syscalls::polls(how.nr) && !holds_for_its_client(case.scan, focus, focus.tid, how, focus.until);
+    let polls = how.polls() && !holds_for_its_client(case.scan, focus, focus.tid, how, focus.until);
     let idle = in_a_lock && polls && !case.sleeper_serves();
     let by = if idle { case.ended_by() } else { None };
     let of_message = (focus.mine[0].0, focus.mine[0].1);
-    let asked = syscalls::waits_for_data(how.nr)
+    let asked = how.is_for_data()
         && matches!(by, Some(Frame::Peer { .. }))
-        && was_at_something_else(case.scan, focus.tid, case.part.since, of_message);
+        && was_at_something_else(case.scan, focus.tid, case.wait.from, of_message);
     (idle && !asked).then(|| Verdict::Blocked { how: at_first_place(case), by })
 }

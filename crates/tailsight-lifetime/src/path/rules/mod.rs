@@ -20,11 +20,11 @@ mod request_arriving;
 mod waited_for;
 mod waker_waited;
 
-pub(super) use case::{Case, LOCK_DEPTH, SleepPart, WAKER_DEPTH, serves, waits_for_what_comes};
+pub(super) use case::{Case, LOCK_DEPTH, WAKER_DEPTH, serves};
 
 use super::pieces::Focus;
 use crate::model::{Frame, Rule, Without};
-use crate::timelines::threads::Sleep;
+use crate::timelines::sleep::Sleep;
 
 /// What a sleep is to the message.
 #[derive(Clone, Debug)]

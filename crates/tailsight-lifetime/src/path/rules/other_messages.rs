@@ -6,30 +6,25 @@
 //!
 //! Example: `a_message_behind_one_that_sleeps_for_a_time_waits_for_that_one` in `tests/all/waits.rs`.
 
-use tailsight_kernel::syscalls;
-
 use super::case::serves;
 use super::{Case, Verdict};
-use crate::path::holder;
 use crate::timelines::busy_periods;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let (part, focus) = (case.part, case.focus);
-    let (from, how) = (part.from, part.how);
+    let (wait, from, focus) = (case.wait, case.from, case.focus);
+    let how = wait.how;
     // Java sleeps in a futex until a time.
-    let for_a_time = syscalls::wait(how.nr) == Some(syscalls::Wait::Time)
-        || holder::is_lock(how) && part.waker.is_some_and(|waker| waker.timer);
-    let holds_up = syscalls::waits_for_data(how.nr) || from < focus.own_from && for_a_time;
-    let is_before = from < focus.own_from || from < focus.answered && serves(case.scan, &focus, focus.tid, part.since);
+    let for_a_time = how.is_for_a_time() || how.is_for_a_lock() && wait.waker.is_some_and(|waker| waker.timer);
+    let holds_up = how.is_for_data() || from < focus.own_from && for_a_time;
+    let is_before = from < focus.own_from || from < focus.answered && serves(case.scan, &focus, focus.tid, wait.from);
     let is_ahead = case.depth == 0
         && focus.because.is_none()
-        && !how.uninterruptible
-        && !how.io
-        && busy_periods::serving(&case.scan.busy_periods, focus.tid, part.since);
+        && how.is_interruptible()
+        && busy_periods::serving(&case.scan.busy_periods, focus.tid, wait.from);
     if !is_ahead {
         return None;
     }
-    let for_another = case.answer_to_another().filter(|_| syscalls::waits_for_data(how.nr));
+    let for_another = case.answer_to_another().filter(|_| how.is_for_data());
     let by = if is_before && holds_up { Some(case.ended_by()) } else { for_another.map(Some) };
     by.map(|by| Verdict::Ahead { by })
 }

@@ -11,5 +11,5 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
 }
 
 pub(super) fn says(case: &Case<'_>) -> Verdict {
-    Verdict::Blocked { how: case.part.how, by: case.ended_by() }
+    Verdict::Blocked { how: case.wait.how, by: case.ended_by() }
 }

@@ -8,5 +8,5 @@ use super::{Case, Verdict};
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let waker = case.sibling()?;
-    Some(Verdict::Follow { tid: waker.tid, focus: case.followed(None), how: case.part.how })
+    Some(Verdict::Follow { tid: waker.tid, focus: case.followed(None), how: case.wait.how })
 }

@@ -7,15 +7,14 @@
 //!
 //! Example: `a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock` in `tests/all/waits.rs`.
 
-use tailsight_kernel::syscalls;
-
 use super::case::{WAKER_DEPTH, holds_for_its_client, peer, serves_others, was_at_something_else};
 use super::{Case, Verdict};
 use crate::messages::backend_calls::NOBODY;
 use crate::model::Frame;
 use crate::path::pieces::Focus;
 use crate::scan::Scan;
-use crate::timelines::threads::{Sleep, State};
+use crate::timelines::sleep::Sleep;
+use crate::timelines::waits::Wait;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let focus = case.focus;
@@ -24,8 +23,8 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
         return None;
     }
     let waker = case.sibling().filter(|_| case.needs_what_another_has())?;
-    let (from, ended) = (case.part.from, case.part.ended);
-    if was_at_something_else(case.scan, waker.tid, case.part.since, (focus.tid, focus.own_from)) {
+    let (from, ended) = (case.from, case.ended);
+    if was_at_something_else(case.scan, waker.tid, case.wait.from, (focus.tid, focus.own_from)) {
         return None;
     }
     let Origin { until, how, by } =
@@ -45,17 +44,8 @@ struct Origin {
 /// A thread slept from `from` to `to` and `tid` woke it. The last sleep of `tid` by then, or of the thread that ended that one.
 /// `place`: where in the program the first sleeper was, 0: not known.
 fn origin(scan: &Scan, tid: u32, (from, to): (u64, u64), place: u32, focus: Focus, depth: u32) -> Option<Origin> {
-    let thread = scan.threads.get(tid)?;
-    let upto = thread.at(to)?;
-    // Its last sleep that had ended by then.
-    let after = (1..=upto).rev().take_while(|&i| thread.intervals[i].from > from);
-    let mut sleeps = after.filter_map(|i| match thread.intervals[i - 1].state {
-        State::Sleeping { how } => Some((i, how)),
-        _ => None,
-    });
-    let (end, how) = sleeps.next()?;
-    let (since, until) = (thread.intervals[end - 1].from, thread.intervals[end].from);
-    let waker = thread.intervals[end].waker;
+    let Wait { from: since, to: until, how, waker, .. } = scan.threads.get(tid)?.sleeps_ended(from, to).next()?;
+    let until = until.unwrap_or(to);
     if serves_others(scan, &focus, tid, since) || holds_for_its_client(scan, &focus, tid, how, to) {
         return None;
     }
@@ -67,7 +57,7 @@ fn origin(scan: &Scan, tid: u32, (from, to): (u64, u64), place: u32, focus: Focu
         Some(w) if !w.interrupt && depth < WAKER_DEPTH && scan.threads.names().is_target(w.tid) => {
             origin(scan, w.tid, (from, until), place, focus, depth + 1)
         }
-        _ if syscalls::polls(how.nr) && !how.stopped => Some(Origin { until, how, by: None }),
+        _ if how.polls() && !how.stopped => Some(Origin { until, how, by: None }),
         _ => None,
     }
 }
