@@ -33,7 +33,7 @@ use input::read_ahead::reading_ahead;
 use messages::multiplexed::Multiplexed;
 use partition::{Legs, Partition};
 use path::{Owners, Piece, Step, Walk};
-use scan::Scan;
+use scan::{Counted, Scan};
 use timelines::threads::State;
 
 /// Every message of a run with the exact partition of its time.
@@ -279,8 +279,8 @@ impl Analysis {
             Err(Error::OutOfOrder { .. }) => scanned(&facts, &run.events()?),
             Err(error) => return Err(error),
         };
-        scan.without_rules = without;
-        let wanted = wanted(&scan.messages, &scan.multiplexed);
+        scan.activity.without_rules = without;
+        let wanted = wanted(&scan.messages, &scan.counted.multiplexed);
         Ok(Analysis::from_scan(&facts, scan, wanted))
     }
 
@@ -290,44 +290,49 @@ impl Analysis {
     }
 
     fn from_scan(facts: &RunContext, mut scan: Scan, divided: Option<Vec<bool>>) -> Analysis {
-        messages::stages::complete(&mut scan);
+        let received = messages::stages::complete(&mut scan.messages, &scan.activity.threads);
+        scan.activity.service.add_received(received);
         let mut owners = Owners::default();
+        let Counted { flows, incomplete, outgoing, numa_moves, multiplexed, classes, framing, nic } =
+            std::mem::take(&mut scan.counted);
+        let activity = &mut scan.activity;
         let mut lifetimes = Lifetimes {
             app: facts.app.clone(),
             symbols: facts.symbols.clone(),
-            incomplete: std::mem::take(&mut scan.incomplete),
+            flows,
+            incomplete,
             faults: scan.faults.by_message(scan.messages.iter().zip(&scan.extras), divided.as_deref()),
-            outgoing: std::mem::take(&mut scan.outgoing),
-            multiplexed: std::mem::take(&mut scan.multiplexed),
-            unknown_backend_calls: scan.peers.unknown,
-            asked_in_parallel: std::mem::take(&mut scan.peers.in_parallel),
-            numa_moves: scan.numa_moves,
+            outgoing,
+            multiplexed,
+            unknown_backend_calls: activity.peers.unknown,
+            asked_in_parallel: std::mem::take(&mut activity.peers.in_parallel),
+            numa_moves,
             send_entry: facts.send_entry.clone(),
             overtaken: messages::overtaken::behind_later(
                 &scan.messages,
                 divided.as_deref(),
-                &scan.busy_periods,
-                &scan.threads,
+                activity.service.periods(),
+                &activity.threads,
             ),
-            classes: std::mem::take(&mut scan.classes),
-            framing: scan.framing.take(),
-            nic: std::mem::take(&mut scan.nic),
+            classes,
+            framing,
+            nic,
             ..Lifetimes::default()
         };
-        if !scan.peers.names.is_empty() {
+        if !activity.peers.names.is_empty() {
             if lifetimes.symbols.is_empty() {
                 lifetimes.symbols.push(String::new());
             }
-            lifetimes.symbols.append(&mut scan.peers.names);
+            lifetimes.symbols.append(&mut activity.peers.names);
         }
         let legs = Legs::of(&scan, divided.as_deref(), &mut owners);
         (lifetimes.parts, lifetimes.offsets, lifetimes.divided) = (legs.parts, legs.offsets, divided);
         lifetimes.sent_offsets.push(0);
-        let mut partition = Partition::within(vec![(scan.start_ns, scan.end_ns)]);
+        let mut partition = Partition::within(vec![scan.activity.span_ns]);
         for (sent, extra) in &scan.sent {
             let Sent { flow, bytes, tid, send_ns, xmit_ns, .. } = *sent;
             let message = Message { flow, bytes, tid, send_ns, xmit_ns, ..Message::default() };
-            partition.leg(&scan, &mut owners, (&message, extra), Leg::Transmit, &mut lifetimes.sent_parts);
+            partition.leg(scan.sources(), &mut owners, (&message, extra), Leg::Transmit, &mut lifetimes.sent_parts);
             lifetimes.sent_offsets.push(lifetimes.sent_parts.len() as u32);
         }
         lifetimes.sent = scan.sent.iter().map(|(sent, _)| *sent).collect();
@@ -338,13 +343,12 @@ impl Analysis {
             }
         }
         lifetimes.messages = std::mem::take(&mut scan.messages);
-        lifetimes.flows = std::mem::take(&mut scan.flows);
         Analysis { lifetimes, scan }
     }
 
     /// The cost of serving: time on cores by thread and by core, over the whole recording.
     pub fn work(&self) -> timelines::work::Work {
-        timelines::work::of(&self.scan)
+        timelines::work::of(&self.scan.activity)
     }
 
     /// The path of a message's leg: contiguous spans from its first to its last nanosecond. Empty when the leg was not
@@ -377,10 +381,10 @@ impl Analysis {
     /// that no message met have ids of their own, behind [`Lifetimes::owners`].
     pub fn on_cores(&self, tids: &[u32], mut each: impl FnMut(u32, &PathSpan, &Owner)) {
         let mut owners = self.resumed();
-        let (scan, end_ns) = (&self.scan, self.scan.end_ns);
+        let (activity, end_ns) = (&self.scan.activity, self.scan.activity.span_ns.1);
         let mut steps: Vec<Step> = Vec::new();
         for &tid in tids {
-            let Some(thread) = scan.threads.get(tid) else { continue };
+            let Some(thread) = activity.threads.get(tid) else { continue };
             for (i, interval) in thread.intervals.iter().enumerate() {
                 let asleep = match interval.state {
                     State::Sleeping { how } => !how.stopped,
@@ -391,7 +395,7 @@ impl Analysis {
                     continue;
                 }
                 let to = thread.intervals.get(i + 1).map_or(end_ns, |next| next.from);
-                let mut walk = Walk { scan, owners: &mut owners, each: |step| steps.push(step) };
+                let mut walk = Walk { activity, owners: &mut owners, each: |step| steps.push(step) };
                 walk.piece(&Piece::Others { tid, from: interval.from, to });
                 steps.drain(..).for_each(|step| each(tid, &step.span, owners.get(step.span.owner)));
             }
@@ -404,14 +408,14 @@ impl Analysis {
         if let (Some(m), Some(extra)) = (self.lifetimes.messages.get(i), self.scan.extras.get(i)) {
             let legs: &[Leg] = if leg == Leg::Total { &LEGS } else { &[leg] };
             let mut pieces = Vec::new();
-            legs.iter().for_each(|l| path::pieces(&self.scan, m, extra, *l, &mut pieces));
+            legs.iter().for_each(|l| path::pieces(self.scan.sources(), m, extra, *l, &mut pieces));
             let mut steps = Vec::new();
-            let mut walk = Walk { scan: &self.scan, owners, each: |step| steps.push(step) };
+            let mut walk = Walk { activity: &self.scan.activity, owners, each: |step| steps.push(step) };
             match part {
                 PathPart::Whole => pieces.iter().for_each(|piece| walk.piece(piece)),
                 PathPart::Around(times) => {
                     let windows = windows(times);
-                    let walked = |piece: Piece| piece.within(&self.scan, &windows, |part| walk.piece(&part));
+                    let walked = |piece: Piece| piece.within(&self.scan.activity, &windows, |part| walk.piece(&part));
                     pieces.into_iter().for_each(walked);
                 }
             }

@@ -1,8 +1,8 @@
 //! Phase 4 (NSight §5.2): overlaps between messages. Of the same application: head-of-line blocking, with how many messages
 //! were ahead and which. Of others: their packets, processed while this message waited.
 
-use std::collections::BTreeMap;
-
+use rustc_hash::FxHashMap;
+use tailsight_lifetime::messages::by_thread::by_thread;
 use tailsight_lifetime::messages::reorder::sort_pairs;
 use tailsight_lifetime::{Context, Frame, Interrupt, Leg, Message, Owner};
 
@@ -21,18 +21,13 @@ pub fn is_other_message(owner: &Owner) -> bool {
 /// Which messages a message's thread took between its hand-off and its receive call (NSight §4.1), the last before it first.
 pub struct Ahead {
     /// By thread: (time of the receive call, message), in order.
-    by_thread: BTreeMap<u32, Vec<(u64, u32)>>,
+    by_thread: FxHashMap<u32, Vec<(u64, u32)>>,
 }
 
 impl Ahead {
     /// Sorts all messages by thread and receive call.
     pub fn new(messages: &[Message]) -> Ahead {
-        let mut by_thread: BTreeMap<u32, Vec<(u64, u32)>> = BTreeMap::new();
-        // Messages of one thread mostly follow one another.
-        for of_thread in messages.chunk_by(|a, b| a.tid == b.tid) {
-            let received = of_thread.iter().filter(|m| m.recv_ns != 0).map(|m| (m.recv_ns, m.id));
-            by_thread.entry(of_thread[0].tid).or_default().extend(received);
-        }
+        let mut by_thread = by_thread(messages, |m| (m.recv_ns, m.id));
         by_thread.values_mut().for_each(|all| sort_pairs(all));
         Ahead { by_thread }
     }

@@ -4,9 +4,10 @@
 //! ([`replies`], [`continued`], [`udp_replies`], [`udp_queued`], [`udp_order`]). If the run has payload, [`requests`] parses it. Further facts about messages: NIC time stamps
 //! ([`nic`]), the transmit side ([`outgoing`]), page faults ([`fault_counts`]), calls to other servers ([`backend_calls`],
 //! [`call_owner`]), the order of service ([`overtaken`]), the turns of event loops ([`turns`]), goroutines ([`routines`]), connections that requests share
-//! ([`multiplexed`]), and what follows from the thread timelines ([`stages`]).
+//! ([`multiplexed`]), and what follows from the thread timelines ([`stages`]). [`by_thread`] is the order in which each thread received them.
 
 pub mod backend_calls;
+pub mod by_thread;
 pub mod call_owner;
 pub mod continued;
 pub mod fault_counts;

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
+use crate::messages::by_thread::by_thread;
 use crate::model::{Message, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::threads::{State, Threads};
@@ -37,15 +38,7 @@ pub fn behind_later(
         return vec![];
     }
     let mut out = vec![0; messages.len()];
-    let mut by_thread: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
-    let mut next = 0;
-    // Messages of one thread mostly follow one another.
-    for of_thread in messages.chunk_by(|a, b| a.tid == b.tid) {
-        let received = (next..).zip(of_thread).filter(|(_, m)| m.recv_ns != 0).map(|(i, _)| i);
-        by_thread.entry(of_thread[0].tid).or_default().extend(received);
-        next += of_thread.len();
-    }
-    for (tid, of) in by_thread {
+    for (tid, of) in by_thread(messages, |m| m.id as usize) {
         if let Some(periods) = periods.get(&tid) {
             thread(messages, (&of, asked), periods, |from, to| running(threads, tid, from, to), &mut out);
         }

@@ -112,8 +112,8 @@ impl Turns {
         within.map(move |(turn, end)| (turn.from.max(from), end.min(to), turn.whose)).filter(|(from, to, _)| from < to)
     }
 
-    /// Whether this thread had several requests open at a time.
-    pub fn is_loop(&self, tid: u32) -> bool {
+    /// Whether a thread had several requests open at a time, so that its time has turns.
+    pub fn has(&self, tid: u32) -> bool {
         self.threads.contains_key(&tid)
     }
 

@@ -13,6 +13,7 @@ use crate::model::{LEGS, Leg, Message, OwnerId, Part, Role};
 use crate::partition::prefix_sums::{Builder, PrefixSums};
 use crate::path::{self, LONG_NS, Owners, Piece, Step, Walk};
 use crate::scan::Scan;
+use crate::scan::activity::{Activity, Sources};
 
 /// Messages per chunk. The number does not depend on the machine, so that owners are found in the same order on every
 /// machine.
@@ -92,7 +93,7 @@ impl Legs {
         for of in messages.iter().zip(extras) {
             for (l, leg) in LEGS.into_iter().enumerate() {
                 if is_wanted(of.0) {
-                    partition.leg(scan, owners, of, leg, &mut self.parts[l]);
+                    partition.leg(scan.sources(), owners, of, leg, &mut self.parts[l]);
                 }
                 self.offsets[l].push(self.parts[l].len() as u32);
             }
@@ -141,23 +142,24 @@ impl Partition {
     /// Appends the parts of one measured leg to `out`: nothing when the leg was not seen.
     pub fn leg(
         &mut self,
-        scan: &Scan,
+        sources: Sources<'_>,
         owners: &mut Owners,
         (message, extra): (&Message, &Extra),
         leg: Leg,
         out: &mut Vec<Part>,
     ) {
+        let activity = sources.activity;
         self.sum.begin();
         let mut pieces = std::mem::take(&mut self.pieces);
-        path::pieces(scan, message, extra, leg, &mut pieces);
+        path::pieces(sources, message, extra, leg, &mut pieces);
         for piece in &pieces {
             let sum = &mut self.sum;
             let line = match *piece {
                 Piece::Others { tid, from, to } if to.saturating_sub(from) > LONG_NS => {
-                    Some((self.timelines.thread(scan, owners, tid, from), from, to))
+                    Some((self.timelines.thread(activity, owners, tid, from), from, to))
                 }
                 Piece::Core { cpu, from, to } if to - from > LONG_NS => {
-                    Some((self.timelines.core(scan, owners, cpu, from), from, to))
+                    Some((self.timelines.core(activity, owners, cpu, from), from, to))
                 }
                 _ => None,
             };
@@ -175,7 +177,7 @@ impl Partition {
                             sum.add(out, span.role, span.owner, span.to_ns - span.from_ns, u32::from(span.begins));
                         }
                     };
-                    Walk { scan, owners, each }.piece(piece);
+                    Walk { activity, owners, each }.piece(piece);
                 }
             }
         }
@@ -207,22 +209,22 @@ impl Timelines {
     }
 
     /// Of the interval that holds `at`.
-    fn thread(&mut self, scan: &Scan, owners: &mut Owners, tid: u32, at: u64) -> &PrefixSums {
+    fn thread(&mut self, activity: &Activity, owners: &mut Owners, tid: u32, at: u64) -> &PrefixSums {
         let (place, from, to) = self.interval(at);
         let piece = Piece::Others { tid, from, to };
-        self.threads.entry((tid, place)).or_insert_with(|| walked(scan, owners, piece))
+        self.threads.entry((tid, place)).or_insert_with(|| walked(activity, owners, piece))
     }
 
-    fn core(&mut self, scan: &Scan, owners: &mut Owners, cpu: u16, at: u64) -> &PrefixSums {
+    fn core(&mut self, activity: &Activity, owners: &mut Owners, cpu: u16, at: u64) -> &PrefixSums {
         let (place, from, to) = self.interval(at);
         let piece = Piece::Core { cpu, from, to };
-        self.cores.entry((cpu, place)).or_insert_with(|| walked(scan, owners, piece))
+        self.cores.entry((cpu, place)).or_insert_with(|| walked(activity, owners, piece))
     }
 }
 
-fn walked(scan: &Scan, owners: &mut Owners, piece: Piece) -> PrefixSums {
+fn walked(activity: &Activity, owners: &mut Owners, piece: Piece) -> PrefixSums {
     let mut line = Builder::default();
-    Walk { scan, owners, each: |step| line.push(step) }.piece(&piece);
+    Walk { activity, owners, each: |step| line.push(step) }.piece(&piece);
     line.finish()
 }
 

@@ -12,8 +12,7 @@
 
 use super::owners::sleep_frame;
 use crate::model::Frame;
-use crate::scan::Scan;
-use crate::timelines::busy_periods;
+use crate::scan::activity::Activity;
 use crate::timelines::threads::{State, ThreadInterval, Waker};
 use crate::timelines::waits::Wait;
 
@@ -33,8 +32,8 @@ pub struct Held {
 
 /// The thread `tid` waits for a core in interval `at`. The holder of the lock that it sleeps in next, when that begins before `until`
 /// and the holder had not slept since this thread got the core.
-pub fn of_next_sleep(scan: &Scan, tid: u32, at: usize, until: u64) -> Option<Held> {
-    let thread = scan.threads.get(tid)?;
+pub fn of_next_sleep(activity: &Activity, tid: u32, at: usize, until: u64) -> Option<Held> {
+    let thread = activity.threads.get(tid)?;
     let intervals = &thread.intervals;
     let awake = |s: &ThreadInterval| matches!(s.state, State::Running { .. } | State::Runnable { .. });
     let ahead = || intervals.iter().enumerate().skip(at).take_while(|(_, s)| s.from < until);
@@ -45,8 +44,8 @@ pub fn of_next_sleep(scan: &Scan, tid: u32, at: usize, until: u64) -> Option<Hel
     if slept < got || !how.is_for_a_lock() {
         return None;
     }
-    let holder = holder(scan, tid, waker, slept, 0)?;
-    let of_holder = scan.threads.get(holder)?;
+    let holder = holder(activity, tid, waker, slept, 0)?;
+    let of_holder = activity.threads.get(holder)?;
     let (first, last) = (of_holder.at(got)?, of_holder.at(slept)?);
     if !of_holder.intervals[first..=last].iter().all(awake) {
         return None;
@@ -69,11 +68,11 @@ pub struct Turn {
 /// The thread `tid` gave a lock away at `until`, which somebody had waited for since `from`. Its turn, if its last sleep before that was a
 /// wait for the lock, too, and it waited for work after `from` and before that sleep. A thread that waits for work has no lock; had it had
 /// this one earlier, since `from`, it would have given it away then, and nobody would have waited on.
-pub fn turn(scan: &Scan, tid: u32, (from, until): (u64, u64)) -> Option<Turn> {
-    let thread = scan.threads.get(tid)?;
+pub fn turn(activity: &Activity, tid: u32, (from, until): (u64, u64)) -> Option<Turn> {
+    let thread = activity.threads.get(tid)?;
     let mut sleeps = thread.sleeps_ended(from, until).peekable();
     let last = sleeps.next().filter(|sleep| sleep.how.is_for_a_lock())?;
-    let is_sibling = |w: &Waker| !w.interrupt && w.tid != tid && scan.threads.names().is_target(w.tid);
+    let is_sibling = |w: &Waker| !w.interrupt && w.tid != tid && activity.threads.names().is_target(w.tid);
     let giver = last.waker.filter(is_sibling)?;
     let mut first = last;
     // Waited with a time limit, and tried once more.
@@ -83,7 +82,7 @@ pub fn turn(scan: &Scan, tid: u32, (from, until): (u64, u64)) -> Option<Turn> {
     }
     let asked = first.from;
     // A thread of a pool may wait for work as others wait for a lock; it then serves nobody.
-    let serving = |at: u64| busy_periods::serving(&scan.busy_periods, tid, at);
+    let serving = |at: u64| activity.service.is_serving(tid, at);
     let waited_for_work = sleeps.any(|Wait { from: slept, how, .. }| {
         let rests = || how.is_for_a_lock() && serving(asked) && !serving(slept);
         !how.stopped && (how.is_for_work() || rests())
@@ -93,15 +92,15 @@ pub fn turn(scan: &Scan, tid: u32, (from, until): (u64, u64)) -> Option<Turn> {
 }
 
 /// Who was awake at `ts` of those that a sleep waited for: who ended it, or whom that one waited for in a lock itself.
-fn holder(scan: &Scan, sleeper: u32, waker: Option<Waker>, ts: u64, depth: u32) -> Option<u32> {
-    let waker = waker.filter(|w| !w.interrupt && w.tid != sleeper && scan.threads.names().is_target(w.tid))?;
-    let thread = scan.threads.get(waker.tid)?;
+fn holder(activity: &Activity, sleeper: u32, waker: Option<Waker>, ts: u64, depth: u32) -> Option<u32> {
+    let waker = waker.filter(|w| !w.interrupt && w.tid != sleeper && activity.threads.names().is_target(w.tid))?;
+    let thread = activity.threads.get(waker.tid)?;
     let at = thread.at(ts)?;
     match thread.intervals[at].state {
         State::Running { .. } | State::Runnable { .. } => Some(waker.tid),
         State::Sleeping { how } if how.is_for_a_lock() && depth < DEPTH => {
             let before = thread.wait(at).and_then(|wait| wait.waker);
-            holder(scan, waker.tid, before, ts, depth + 1)
+            holder(activity, waker.tid, before, ts, depth + 1)
         }
         _ => None,
     }

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::input::Names;
 use crate::messages::task_runs::Meanwhile;
 use crate::model::{Context, Frame, Interrupt, Owner, OwnerId, Who};
-use crate::scan::Scan;
+use crate::scan::activity::Activity;
 use crate::timelines::sleep::Sleep;
 use crate::timelines::tree::NodeId;
 
@@ -68,15 +68,15 @@ impl Owners {
         id
     }
 
-    pub(super) fn of_node(&mut self, scan: &Scan, node: NodeId, seen: Seen) -> OwnerId {
+    pub(super) fn of_node(&mut self, activity: &Activity, node: NodeId, seen: Seen) -> OwnerId {
         match self.by_node.get(node as usize) {
             Some(ids) if ids[seen as usize] != NO_OWNER => return ids[seen as usize],
             Some(_) => {}
-            None => self.by_node.resize(scan.tree.len(), [NO_OWNER; 6]),
+            None => self.by_node.resize(activity.tree.len(), [NO_OWNER; 6]),
         }
-        let names: &Names = scan.threads.names();
-        let tid = scan.tree.task_of(node);
-        let mut frames = scan.tree.frames(node);
+        let names: &Names = activity.threads.names();
+        let tid = activity.tree.task_of(node);
+        let mut frames = activity.tree.frames(node);
         // The scheduler does not idle a core that has a runnable task: the core was idle as long as that task waited, however it
         // became so.
         if seen == Seen::WakePending {
@@ -155,13 +155,13 @@ impl Owners {
     }
 
     /// What another thread of the application did while it was waited for.
-    pub(super) fn waited(&mut self, scan: &Scan, node: NodeId, because: (Frame, bool)) -> OwnerId {
+    pub(super) fn waited(&mut self, activity: &Activity, node: NodeId, because: (Frame, bool)) -> OwnerId {
         let key = (node, because.0, because.1);
         if let Some(&id) = self.waited.get(&key) {
             return id;
         }
-        let (names, tid) = (scan.threads.names(), scan.tree.task_of(node));
-        let frames = why(because).chain(scan.tree.frames(node)).collect();
+        let (names, tid) = (activity.threads.names(), activity.tree.task_of(node));
+        let frames = why(because).chain(activity.tree.frames(node)).collect();
         let id =
             self.intern_task(Owner { context: Context::Sibling { comm: names.comm(tid) }, frames }, names.who(tid));
         self.waited.insert(key, id);

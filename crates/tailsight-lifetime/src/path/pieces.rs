@@ -3,13 +3,13 @@
 //! In: a message's stages. Out: [`Piece`]s in order, without gap or overlap. All times in ns, CLOCK_MONOTONIC.
 
 use super::beside_calls::beside_calls;
-use super::holder::{self, Held};
+use super::holder;
 use crate::messages::backend_calls::NOBODY;
 use crate::messages::routines::{Parked, WaitPart};
 use crate::messages::task_runs::{Meanwhile, Spell, What};
 use crate::messages::{Extra, Uncommon};
 use crate::model::{Frame, Leg, Message, Role, Rule, flags};
-use crate::scan::Scan;
+use crate::scan::activity::{Activity, Sources};
 use crate::timelines::sleep::Sleep;
 use crate::timelines::threads::{State, Thread, Waker};
 
@@ -73,7 +73,7 @@ pub enum Piece {
 
 impl Piece {
     /// The parts of a piece that lie in these windows, if a part of it is walked as in the whole; else all of it.
-    pub fn within(self, scan: &Scan, windows: &[(u64, u64)], mut each: impl FnMut(Piece)) {
+    pub fn within(self, activity: &Activity, windows: &[(u64, u64)], mut each: impl FnMut(Piece)) {
         let (from, to) = match self {
             Piece::Core { from, to, .. } | Piece::Others { from, to, .. } => (from, to),
             Piece::Thread { .. } | Piece::Waits { .. } | Piece::Parked { .. } => return each(self),
@@ -82,7 +82,7 @@ impl Piece {
         let inside = windows[first..].iter().take_while(|&&(begin, _)| begin < to);
         let mut parts = inside.map(|&(begin, end)| {
             let begin = begin.max(from);
-            (self.sleep_at(scan, begin).map_or(begin, |since| since.max(from)), end.min(to))
+            (self.sleep_at(activity, begin).map_or(begin, |since| since.max(from)), end.min(to))
         });
         let Some(mut open) = parts.next() else { return };
         for (begin, end) in parts {
@@ -97,9 +97,9 @@ impl Piece {
     }
 
     /// The begin of the sleep that a piece's thread is in at a time: that and the time of its end say what the sleep is.
-    fn sleep_at(self, scan: &Scan, time: u64) -> Option<u64> {
+    fn sleep_at(self, activity: &Activity, time: u64) -> Option<u64> {
         let Piece::Others { tid, .. } = self else { return None };
-        let thread = scan.threads.get(tid)?;
+        let thread = activity.threads.get(tid)?;
         let at = thread.intervals[thread.at(time)?];
         matches!(at.state, State::Sleeping { .. }).then_some(at.from)
     }
@@ -122,11 +122,59 @@ pub struct Focus {
     pub(super) tid: u32,
     /// From this time on the thread works for this message; before it, inside busy periods, for others.
     pub(super) own_from: u64,
+    /// Ends of sleeps are looked up to this time, beyond the piece itself.
+    pub(super) until: u64,
+    /// What is known of the message there, whichever thread is followed.
+    pub(super) of: OfMessage,
+    /// Why another thread than the message's own is followed.
+    pub(super) followed: Followed,
+}
+
+/// What is known of a message in a piece of its path. All times in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfMessage {
+    /// The message; [`NOBODY`]: any.
+    pub(super) message: u32,
     /// The core and time of the hand-off. A sleep that its softirq ends is the end of receive processing.
     pub(super) handoff: Option<(u16, u64)>,
     /// The message is the first of a new connection: until its thread has it, other threads set the connection up.
     pub(super) setup: bool,
-    /// Why another thread is followed: the sleep of the message's own thread that it ended.
+    /// Other threads that are known to have worked for this message, each with a time at which it did.
+    pub(super) mine: [(u32, u64); 2],
+    /// When its thread received the answer of another server; until then it may serve other messages.
+    pub(super) answered: u64,
+    /// Until then the thread worked for this message: the lock that it next sleeps in up to here is one that this message
+    /// needed. 0: not known.
+    pub(super) needs_until: u64,
+    /// Until then parts of the request came: a wait for work before that is one for the client.
+    pub(super) arrives_until: u64,
+    /// The thread that hands the answer back to its own, an event loop: what else wakes the loop does not end the wait.
+    pub(super) answerer: Option<u32>,
+    /// The thread is between two send calls of its reply.
+    pub(super) between_sends: bool,
+}
+
+impl OfMessage {
+    /// Any message.
+    const ANY: OfMessage = OfMessage {
+        message: NOBODY,
+        handoff: None,
+        setup: false,
+        mine: [(0, 0); 2],
+        answered: 0,
+        needs_until: 0,
+        arrives_until: 0,
+        answerer: None,
+        between_sends: false,
+    };
+}
+
+/// Why another thread is followed. By default none is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// This is not the message's own thread, but one that ended a sleep of it.
+    pub(super) is_other: bool,
+    /// The sleep of the message's own thread that it ended.
     pub(super) because: Option<Frame>,
     /// Where in the program that sleep was, if it was in a call in which servers wait for work; 0: not known.
     pub(super) place: u32,
@@ -135,62 +183,20 @@ pub struct Focus {
     /// That sleep was a wait for a lock that is tried for again when a time limit is over: CPython's, or a monitor of a JVM. Whoever has one
     /// of those gives it back before it waits for its client; a monitor may be held in a sleep, or while another server is asked.
     pub(super) tried_again: bool,
-    /// Other threads that are known to have worked for this message, each with a time at which it did.
-    pub(super) mine: [(u32, u64); 2],
-    /// Ends of sleeps are looked up to this time, beyond the piece itself.
-    pub(super) until: u64,
-    /// The message; [`NOBODY`]: any.
-    pub(super) message: u32,
-    /// When this thread received the answer of another server; until then it may serve other messages.
-    pub(super) answered: u64,
-    /// This is not the message's own thread, but one that ended a sleep of it.
-    pub(super) followed: bool,
     /// The threads that are followed pass on what a packet or a timer brought; none of them holds a lock.
     pub(super) handed: bool,
-    /// Until then the thread worked for this message: the lock that it next sleeps in up to here is one that this message
-    /// needed. 0: not known.
-    pub(super) needs_until: u64,
-    /// While it waits for a core: who has the lock that it needs next.
-    pub(super) held: Option<Held>,
-    /// Until then parts of the request came: a wait for work before that is one for the client.
-    pub(super) arrives_until: u64,
-    /// The thread that hands the answer back to this one, an event loop: what else wakes the loop does not end the wait.
-    pub(super) answerer: Option<u32>,
-    /// The thread is between two send calls of its reply.
-    pub(super) between_sends: bool,
-    /// The rule by which another thread is followed.
+    /// The rule by which it is followed.
     pub(super) rule: Option<Rule>,
 }
 
 impl Focus {
     pub(super) fn new(tid: u32, own_from: u64) -> Focus {
-        Focus {
-            tid,
-            own_from,
-            handoff: None,
-            setup: false,
-            because: None,
-            place: 0,
-            asked: 0,
-            tried_again: false,
-            mine: [(0, 0); 2],
-            until: 0,
-            message: NOBODY,
-            answered: 0,
-            followed: false,
-            handed: false,
-            needs_until: 0,
-            held: None,
-            arrives_until: 0,
-            answerer: None,
-            between_sends: false,
-            rule: None,
-        }
+        Focus { tid, own_from, until: 0, of: OfMessage::ANY, followed: Followed::default() }
     }
 
     /// Whether a thread that slept so stood in line for the lock because of which it is followed.
     pub(super) fn in_line(&self, how: Sleep) -> bool {
-        how.is_for_a_lock() && matches!(self.because, Some(Frame::SleepIn { nr, .. }) if nr == how.nr)
+        how.is_for_a_lock() && matches!(self.followed.because, Some(Frame::SleepIn { nr, .. }) if nr == how.nr)
     }
 }
 
@@ -198,9 +204,9 @@ impl Focus {
 pub const LONG_NS: u64 = 200_000;
 
 /// The pieces of one measured leg, in order; none if the leg was not seen.
-pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<Piece>) {
+pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<Piece>) {
     let Some((from, to)) = m.ends(leg) else { return };
-    let uncommon = scan.uncommon.of(extra);
+    let uncommon = sources.handling.uncommon.of(extra);
     match leg {
         Leg::Receive => {
             let nic = from;
@@ -225,49 +231,54 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
             let handed = Some((m.handoff_cpu, handoff));
             let own_from = if uncommon.began_ns == 0 { m.recv_enter_ns } else { uncommon.began_ns };
             let needs_until = if extra.send_tid == m.tid { m.send_ns } else { 0 };
-            let focus = Focus { handoff: handed, setup, message: m.id, needs_until, ..Focus::new(m.tid, own_from) };
-            let given = if setup { given(scan, m.tid, handoff, own_from.min(to)) } else { None };
+            let of = OfMessage { message: m.id, handoff: handed, setup, needs_until, ..OfMessage::ANY };
+            let focus = Focus { of, ..Focus::new(m.tid, own_from) };
+            let given = if setup { given(sources.activity, m.tid, handoff, own_from.min(to)) } else { None };
             if let Some((from, giver)) = given {
                 // Until then the accepting thread had the connection, whatever the receiving one did.
                 let because = Some(Frame::ConnectionSetup);
-                out.push(Piece::Thread { from: handoff, to: from, focus: Focus { because, ..Focus::new(giver, 0) } });
+                let followed = Followed { because, ..Followed::default() };
+                let of_giver = Focus { followed, ..Focus::new(giver, 0) };
+                out.push(Piece::Thread { from: handoff, to: from, focus: of_giver });
                 out.push(Piece::Thread { from, to, focus });
             } else {
-                thread_pieces(scan, handoff, to, focus, out);
+                thread_pieces(sources.activity, handoff, to, focus, out);
             }
         }
         Leg::Service => {
-            let mut focus = Focus {
-                mine: [(m.tid, m.recv_enter_ns), (0, 0)],
-                until: to,
+            let of = OfMessage {
                 message: m.id,
+                mine: [(m.tid, m.recv_enter_ns), (0, 0)],
                 needs_until: to,
-                answerer: answerer(scan, extra.send_tid, from, to),
+                answerer: answerer(sources.activity, extra.send_tid, from, to),
                 arrives_until: arrives_until(uncommon, from, to),
-                ..Focus::new(extra.send_tid, extra.own_from_ns.max(from))
+                ..OfMessage::ANY
             };
+            let own_from = extra.own_from_ns.max(from);
+            let mut focus = Focus { until: to, of, ..Focus::new(extra.send_tid, own_from) };
             let mut at = from;
-            let mut task = Task::of(scan, m, extra);
-            for call in scan.peers.calls(m.id) {
+            let mut task = Task::of(sources, m, extra);
+            for call in sources.activity.peers.calls(m.id) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
-                task.pieces(scan, m, (at, begin), focus, out);
+                task.pieces(sources, m, (at, begin), focus, out);
                 let frame = Frame::Peer { symbol: call.peer, guessed: call.guessed };
                 out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                 at = end;
                 // The answer has arrived; what the thread that receives it does for others until then is `ahead`.
-                focus.mine[1] = (call.tid, call.received);
+                focus.of.mine[1] = (call.tid, call.received);
                 if call.tid == focus.tid {
-                    focus.answered = call.received.min(to);
+                    focus.of.answered = call.received.min(to);
                 }
             }
-            task.pieces(scan, m, (at, to), focus, out);
+            task.pieces(sources, m, (at, to), focus, out);
         }
         Leg::Transmit => {
             let nic = to;
             let to = m.xmit_ns.clamp(from, to);
             let called = extra.sent_ns.clamp(from, to);
             let focus = Focus::new(extra.send_tid, from);
-            let gaps = scan.between_sends.get(&m.flow).map_or(&[][..], Vec::as_slice);
+            let between = Focus { of: OfMessage { between_sends: true, ..focus.of }, ..focus };
+            let gaps = sources.handling.between_sends.get(&m.flow).map_or(&[][..], Vec::as_slice);
             let mut at = from;
             for &(ended, entered) in &gaps[gaps.partition_point(|gap| gap.0 < from)..] {
                 if entered > called {
@@ -276,12 +287,12 @@ pub fn pieces(scan: &Scan, m: &Message, extra: &Extra, leg: Leg, out: &mut Vec<P
                 if ended < at {
                     continue; // Of another reply of the flow, to which another thread sent its parts.
                 }
-                thread_pieces(scan, at, ended, focus, out);
-                out.push(Piece::Thread { from: ended, to: entered, focus: Focus { between_sends: true, ..focus } });
+                thread_pieces(sources.activity, at, ended, focus, out);
+                out.push(Piece::Thread { from: ended, to: entered, focus: between });
                 at = entered;
             }
-            thread_pieces(scan, at, called, focus, out);
-            waits((extra, uncommon), scan.drop_reason(uncommon.drop_reason), (called, to), out);
+            thread_pieces(sources.activity, at, called, focus, out);
+            waits((extra, uncommon), sources.handling.drop_reason(uncommon.drop_reason), (called, to), out);
             if to < nic {
                 out.push(Piece::Waits { frame: Frame::DriverToNic, role: Role::A, from: to, to: nic });
             }
@@ -299,22 +310,29 @@ enum Task {
 }
 
 impl Task {
-    fn of(scan: &Scan, m: &Message, extra: &Extra) -> Task {
-        let server = |task, time| scan.peers.asked_by(task, time);
-        if let Some(spells) = scan.routines.spells(m, extra, &scan.threads, server) {
+    fn of(sources: Sources<'_>, m: &Message, extra: &Extra) -> Task {
+        let server = |task, time| sources.activity.peers.asked_by(task, time);
+        if let Some(spells) = sources.handling.routines.spells(m, extra, &sources.activity.threads, server) {
             return Task::Spells(spells);
         }
-        let of_loop = scan.routines.is_of_loop(m);
-        let of = scan.routines.parked(m, extra, &scan.threads);
+        let of_loop = sources.handling.routines.is_of_loop(m);
+        let of = sources.handling.routines.parked(m, extra, &sources.activity.threads);
         // Tasks of a loop ask themselves, or have others ask that have waits of their own.
-        let of = if of_loop { of } else { beside_calls(of, scan.peers.calls(m.id)) };
+        let of = if of_loop { of } else { beside_calls(of, sources.activity.peers.calls(m.id)) };
         Task::Waits(Waits { of, next: 0, of_loop })
     }
 
     /// A part of the service that is no wait for another server.
-    fn pieces(&mut self, scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+    fn pieces(
+        &mut self,
+        sources: Sources<'_>,
+        m: &Message,
+        (from, to): (u64, u64),
+        focus: Focus,
+        out: &mut Vec<Piece>,
+    ) {
         let spells = match self {
-            Task::Waits(waits) => return waits.pieces(scan, m, (from, to), focus, out),
+            Task::Waits(waits) => return waits.pieces(sources, m, (from, to), focus, out),
             Task::Spells(spells) => spells,
         };
         for spell in spells.iter().filter(|spell| spell.from < to && from < spell.to) {
@@ -324,8 +342,9 @@ impl Task {
                     out.push(Piece::Parked { stack, for_others: false, ended, meanwhile, from, to });
                 }
                 What::Runs { tid, own_from } => {
-                    let answerer = focus.answerer.filter(|_| tid == focus.tid);
-                    thread_pieces(scan, from, to, Focus { tid, own_from, answerer, ..focus }, out);
+                    let answerer = focus.of.answerer.filter(|_| tid == focus.tid);
+                    let of = OfMessage { answerer, ..focus.of };
+                    thread_pieces(sources.activity, from, to, Focus { tid, own_from, of, ..focus }, out);
                 }
             }
         }
@@ -344,15 +363,22 @@ struct Waits {
 impl Waits {
     /// A part of the service that is no wait for another server: the waits of the task, and what the threads did that ran it. Before it
     /// first waited that was the one that received.
-    fn pieces(&mut self, scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+    fn pieces(
+        &mut self,
+        sources: Sources<'_>,
+        m: &Message,
+        (from, to): (u64, u64),
+        focus: Focus,
+        out: &mut Vec<Piece>,
+    ) {
         let mut at = from;
         while let Some(wait) = self.of.get(self.next).filter(|wait| wait.from < to) {
             let (begin, end) = (wait.from.max(at), wait.to.min(to));
             if begin < end {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
-                self.at_work(scan, m, (at, begin), Focus { tid, ..focus }, out);
+                self.at_work(sources, m, (at, begin), Focus { tid, ..focus }, out);
                 let Parked { stack, for_others, turn, .. } = *wait;
-                match (turn, scan.routines.line(turn)) {
+                match (turn, sources.handling.routines.line(turn)) {
                     (1.., None) => {
                         let frame = Frame::Peer { symbol: turn, guessed: false };
                         out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
@@ -369,7 +395,7 @@ impl Waits {
                         });
                     }
                     (0, _) => {
-                        for WaitPart { from, to, ended, meanwhile } in scan.routines.parts(wait) {
+                        for WaitPart { from, to, ended, meanwhile } in sources.handling.routines.parts(wait) {
                             let (from, to) = (from.max(begin), to.min(end));
                             if from < to {
                                 out.push(Piece::Parked { stack, for_others, ended, meanwhile, from, to });
@@ -384,14 +410,14 @@ impl Waits {
             }
             self.next += 1;
         }
-        self.at_work(scan, m, (at, to), focus, out);
+        self.at_work(sources, m, (at, to), focus, out);
     }
 
     /// A part in which the task did not wait. Which goroutine a thread ran is known from its waits; of a loop the turns tell.
-    fn at_work(&self, scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+    fn at_work(&self, sources: Sources<'_>, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
         match self.of.is_empty() || self.of_loop {
-            true => turn_pieces(scan, m, (from, to), focus, out),
-            false => thread_pieces(scan, from, to, Focus { own_from: from, ..focus }, out),
+            true => turn_pieces(sources, m, (from, to), focus, out),
+            false => thread_pieces(sources.activity, from, to, Focus { own_from: from, ..focus }, out),
         }
     }
 }
@@ -423,21 +449,21 @@ fn waits((extra, uncommon): (&Extra, &Uncommon), reason: u32, (from, to): (u64, 
 }
 
 /// The last wake-up of a thread by another thread of the application between `from` and `to`: when, and by which thread.
-fn given(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
-    let thread = scan.threads.get(tid)?;
+fn given(activity: &Activity, tid: u32, from: u64, to: u64) -> Option<(u64, u32)> {
+    let thread = activity.threads.get(tid)?;
     let upto = thread.at(to)?;
     let intervals = thread.intervals[..=upto].iter().rev().take_while(|s| s.from > from);
-    let names = scan.threads.names();
+    let names = activity.threads.names();
     let mut given = intervals.filter_map(|s| Some((s.from, s.waker?)));
     given.find(|(_, w)| !w.interrupt && w.tid != tid && names.is_target(w.tid)).map(|(at, w)| (at, w.tid))
 }
 
 /// Which thread of the application hands the answer to the one that sends it: who ended its last sleep before that; if something else
 /// did, the one that ended sleeps of it while it had the message, if that was always the same.
-fn answerer(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<u32> {
-    let thread = scan.threads.get(tid)?;
+fn answerer(activity: &Activity, tid: u32, from: u64, to: u64) -> Option<u32> {
+    let thread = activity.threads.get(tid)?;
     let upto = thread.at(to)?;
-    let names = scan.threads.names();
+    let names = activity.threads.names();
     let sibling = |w: Waker| (!w.interrupt && w.tid != tid && names.is_target(w.tid)).then_some(w.tid);
     let woken = thread.intervals[..=upto].iter().rev().take_while(|s| s.from > from);
     let mut wakers = woken.filter_map(|s| s.waker).map(sibling);
@@ -450,18 +476,18 @@ fn answerer(scan: &Scan, tid: u32, from: u64, to: u64) -> Option<u32> {
 }
 
 /// The service of a message by a thread: the turns in which the thread worked for this one or waited, and between them those for others.
-fn turn_pieces(scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
-    if !scan.turns.is_loop(focus.tid) {
-        return thread_pieces(scan, from, to, focus, out);
+fn turn_pieces(sources: Sources<'_>, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+    if !sources.handling.turns.has(focus.tid) {
+        return thread_pieces(sources.activity, from, to, focus, out);
     }
     // What follows the last turn that was added, and whether that is others'.
     let (mut at, mut others) = (from, false);
     let mut add = |at: u64, end: u64, others: bool| match others {
         true if at < end => out.push(Piece::Others { tid: focus.tid, from: at, to: end }),
         true => {}
-        false => thread_pieces(scan, at, end, focus, out),
+        false => thread_pieces(sources.activity, at, end, focus, out),
     };
-    for (begin, _, whose) in scan.turns.between(focus.tid, from, to) {
+    for (begin, _, whose) in sources.handling.turns.between(focus.tid, from, to) {
         if whose.is_others(m) != others {
             add(at, begin, others);
             (at, others) = (begin, !others);
@@ -472,22 +498,22 @@ fn turn_pieces(scan: &Scan, m: &Message, (from, to): (u64, u64), focus: Focus, o
 
 /// A thread's part of a leg, in three pieces: the sleep in which the message found it, its work for others, and the time
 /// from when it works for this message on.
-fn thread_pieces(scan: &Scan, from: u64, to: u64, focus: Focus, out: &mut Vec<Piece>) {
+fn thread_pieces(activity: &Activity, from: u64, to: u64, focus: Focus, out: &mut Vec<Piece>) {
     let mine = focus.own_from.min(to);
     if mine.saturating_sub(from) > LONG_NS
-        && let Some(thread) = scan.threads.get(focus.tid)
+        && let Some(thread) = activity.threads.get(focus.tid)
         && thread.at(from).is_some()
     {
         // The sleep at a time, if the thread sleeps then. A sleep is walked whole, because its end determines what it was.
         let sleep = |ts| thread.at(ts).filter(|&i| matches!(thread.intervals[i].state, State::Sleeping { .. }));
         // A sleep that the hand-off's softirq ends is receive processing, so that softirq must be over.
-        let handed = focus.handoff.map_or(from, |(cpu, ts)| interrupt_end(scan, cpu, ts, to).max(from));
+        let handed = focus.of.handoff.map_or(from, |(cpu, ts)| interrupt_end(activity, cpu, ts, to).max(from));
         let busy = sleep(handed).map_or(handed, |i| thread.intervals.get(i + 1).map_or(to, |s| s.from));
         let turns = sleep(mine).map_or(mine, |i| thread.intervals[i].from);
         if busy < turns {
             out.push(Piece::Thread { from, to: busy, focus });
             // A wait for the core of a lock's holder is the message's own, for it may not need that lock.
-            let (begin, end) = core_of_holder(scan, thread, &focus, (busy, turns)).unwrap_or((turns, turns));
+            let (begin, end) = core_of_holder(activity, thread, &focus, (busy, turns)).unwrap_or((turns, turns));
             out.push(Piece::Others { tid: focus.tid, from: busy, to: begin });
             if begin < end {
                 out.push(Piece::Thread { from: begin, to: end, focus });
@@ -504,20 +530,26 @@ fn thread_pieces(scan: &Scan, from: u64, to: u64, focus: Focus, out: &mut Vec<Pi
 
 /// The last wait for a core before a thread turns to a message, between two times, where it is for the core of the holder of a lock that it
 /// then sleeps in.
-fn core_of_holder(scan: &Scan, thread: &Thread, focus: &Focus, (from, turns): (u64, u64)) -> Option<(u64, u64)> {
+fn core_of_holder(
+    activity: &Activity,
+    thread: &Thread,
+    focus: &Focus,
+    (from, turns): (u64, u64),
+) -> Option<(u64, u64)> {
     let is_runnable = |i: &usize| matches!(thread.intervals[*i].state, State::Runnable { throttled: false, .. });
     let runs = thread.at(turns)?;
     let first = (0..runs).rev().take_while(is_runnable).last()?;
     let begin = thread.intervals[first].from.max(from);
     let end = thread.intervals[runs].from.min(turns);
-    (begin < end && holder::of_next_sleep(scan, focus.tid, first, focus.needs_until).is_some()).then_some((begin, end))
+    (begin < end && holder::of_next_sleep(activity, focus.tid, first, focus.of.needs_until).is_some())
+        .then_some((begin, end))
 }
 
 /// When a core that is in interrupt context at `from` leaves it, at most `to`; `from` when it is in none.
-fn interrupt_end(scan: &Scan, cpu: u16, from: u64, to: u64) -> u64 {
-    let Some((core, first)) = scan.cores.get(usize::from(cpu)).and_then(|c| Some((c, c.at(from)?))) else {
+fn interrupt_end(activity: &Activity, cpu: u16, from: u64, to: u64) -> u64 {
+    let Some((core, first)) = activity.cores.get(usize::from(cpu)).and_then(|c| Some((c, c.at(from)?))) else {
         return from;
     };
-    let out = core.segments[first..].iter().find(|s| s.from >= to || !scan.tree.within(s.node).interrupt);
+    let out = core.segments[first..].iter().find(|s| s.from >= to || !activity.tree.within(s.node).interrupt);
     out.map_or(to, |s| s.from.clamp(from, to))
 }

@@ -2,12 +2,12 @@
 //!
 //! In: [`Piece`]s, and the timelines of cores and threads. Out: [`Step`]s in order, without gap or overlap, each with its owner.
 
-use super::holder;
+use super::holder::{self, Held};
 use super::owners::{Owners, Seen};
-use super::pieces::{Focus, Piece};
+use super::pieces::{Focus, Followed, Piece};
 use super::rules::{self, Case, LOCK_DEPTH, Verdict, WAKER_DEPTH, serves};
 use crate::model::{Frame, OwnerId, PathSpan, Role, Rule};
-use crate::scan::Scan;
+use crate::scan::activity::Activity;
 use crate::timelines::sleep::Sleep;
 use crate::timelines::threads::{State, ThreadInterval};
 use crate::timelines::waits::Wait;
@@ -39,10 +39,19 @@ impl Step {
     }
 }
 
+/// Whether a thread that is followed waits for a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// It is on that core.
+    No,
+    /// It does; and who has the lock that it needs next, where that is known.
+    ForCore(Option<Held>),
+}
+
 /// Walks pieces and returns their steps in order, without gap or overlap.
 pub struct Walk<'a, F: FnMut(Step)> {
-    /// The scanned run.
-    pub scan: &'a Scan,
+    /// What cores and threads did.
+    pub activity: &'a Activity,
     /// Owners.
     pub owners: &'a mut Owners,
     /// Takes the steps.
@@ -88,14 +97,14 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         cpu: u16,
         (from, to): (u64, u64),
         role: Role,
-        focus: Option<(&Focus, bool)>,
+        focus: Option<(&Focus, Waits)>,
         rule: Option<Rule>,
     ) {
         if from >= to {
             return;
         }
-        let scan = self.scan;
-        let Some(core) = scan.cores.get(usize::from(cpu)) else {
+        let activity = self.activity;
+        let Some(core) = activity.cores.get(usize::from(cpu)) else {
             let owner = self.owners.unknown();
             return self.emit((from, to), Some(cpu), role, owner, rule);
         };
@@ -124,17 +133,17 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             let seen = match focus {
                 None if segment.serving => Seen::Serving,
                 None => Seen::Other,
-                Some((f, waiting)) => {
-                    if scan.tree.task_of(segment.node) == f.tid {
+                Some((f, waits)) => {
+                    if activity.tree.task_of(segment.node) == f.tid {
                         // The work for other messages may end inside a segment.
                         // A thread that passes the message on serves others before that.
-                        let others = f.followed && f.handoff.is_none() && f.because.is_none();
+                        let others = f.followed.is_other && f.of.handoff.is_none() && f.followed.because.is_none();
                         // The messages of a batch share a busy period, but until the previous reply the thread works for others.
-                        let border = f.own_from.max(f.answered);
-                        let late = at < f.own_from || (at < border || others) && serves(scan, f, f.tid, at);
+                        let border = f.own_from.max(f.of.answered);
+                        let late = at < f.own_from || (at < border || others) && serves(activity, f, f.tid, at);
                         let ahead = segment.serving && late;
                         if ahead && !others && border < end {
-                            let owner = self.owners.of_node(scan, segment.node, Seen::Ahead);
+                            let owner = self.owners.of_node(activity, segment.node, Seen::Ahead);
                             let span =
                                 PathSpan { from_ns: at, to_ns: border, cpu: Some(cpu), role, owner, begins, rule };
                             (self.each)(Step { span, hooks_ns: std::mem::take(&mut hooks_ns) });
@@ -142,13 +151,13 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                         }
                         match ahead && (others || at < border) {
                             true => Seen::Ahead,
-                            false if f.between_sends => Seen::BetweenSends,
+                            false if f.of.between_sends => Seen::BetweenSends,
                             false => Seen::Own,
                         }
                     } else if segment.serving {
-                        let tid = scan.tree.task_of(segment.node);
-                        if serves(scan, f, tid, at) { Seen::Serving } else { Seen::Own }
-                    } else if waiting {
+                        let tid = activity.tree.task_of(segment.node);
+                        if serves(activity, f, tid, at) { Seen::Serving } else { Seen::Own }
+                    } else if waits != Waits::No {
                         Seen::WakePending
                     } else {
                         Seen::Other
@@ -156,22 +165,24 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
             };
             let owner = match focus {
-                Some((f @ Focus { because: Some(because), tid, .. }, _))
-                    if seen == Seen::Own && scan.tree.task_of(segment.node) == *tid =>
+                Some((f @ Focus { followed: Followed { because: Some(because), .. }, tid, .. }, _))
+                    if seen == Seen::Own && activity.tree.task_of(segment.node) == *tid =>
                 {
-                    let serves = segment.serving && serves(scan, f, *tid, at);
+                    let serves = segment.serving && serves(activity, f, *tid, at);
                     if segment.serving && !serves {
-                        self.owners.of_node(scan, segment.node, Seen::Own)
+                        self.owners.of_node(activity, segment.node, Seen::Own)
                     } else {
-                        self.owners.waited(scan, segment.node, (*because, serves))
+                        self.owners.waited(activity, segment.node, (*because, serves))
                     }
                 }
-                Some((Focus { held: Some(held), .. }, true))
-                    if seen == Seen::WakePending && held.since <= at && scan.tree.task_of(segment.node) == held.tid =>
+                Some((_, Waits::ForCore(Some(held))))
+                    if seen == Seen::WakePending
+                        && held.since <= at
+                        && activity.tree.task_of(segment.node) == held.tid =>
                 {
-                    self.owners.waited(scan, segment.node, (held.because, false))
+                    self.owners.waited(activity, segment.node, (held.because, false))
                 }
-                _ => self.owners.of_node(scan, segment.node, seen),
+                _ => self.owners.of_node(activity, segment.node, seen),
             };
             let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins, rule };
             (self.each)(Step { span, hooks_ns });
@@ -188,11 +199,11 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         if from >= to {
             return;
         }
-        let scan = self.scan;
+        let activity = self.activity;
         let role = Role::A;
-        let Some(thread) = scan.threads.get(tid) else {
+        let Some(thread) = activity.threads.get(tid) else {
             let owner = self.owners.unknown();
-            return self.emit((from, to), None, role, owner, focus.rule);
+            return self.emit((from, to), None, role, owner, focus.followed.rule);
         };
         let intervals: &[ThreadInterval] = &thread.intervals;
         let mut at = from;
@@ -202,14 +213,15 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 let begin = intervals.first().map_or(to, |s| s.from.min(to));
                 // The time before a thread was created belongs to the thread that created it.
                 match intervals.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
-                    Some(maker) if self.scan.threads.get(maker.tid).is_some() => {
-                        let setup = focus.setup.then_some(Frame::ConnectionSetup);
-                        let focus = Focus { because: focus.because.or(setup), ..focus };
+                    Some(maker) if self.activity.threads.get(maker.tid).is_some() => {
+                        let setup = focus.of.setup.then_some(Frame::ConnectionSetup);
+                        let because = focus.followed.because.or(setup);
+                        let focus = Focus { followed: Followed { because, ..focus.followed }, ..focus };
                         self.thread(maker.tid, from, begin, focus, depth + 1);
                     }
                     _ => {
                         let owner = self.owners.unknown();
-                        self.emit((from, begin), None, role, owner, focus.rule);
+                        self.emit((from, begin), None, role, owner, focus.followed.rule);
                     }
                 }
                 at = begin;
@@ -221,15 +233,17 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         while at < to && i < intervals.len() {
             let end = intervals.get(i + 1).map_or(to, |s| s.from).min(to);
             match intervals[i].state {
-                State::Running { cpu } => self.core(cpu, (at, end), role, Some((&focus, false)), focus.rule),
+                State::Running { cpu } => {
+                    self.core(cpu, (at, end), role, Some((&focus, Waits::No)), focus.followed.rule)
+                }
                 State::Runnable { throttled: true, .. } => {
                     let owner = self.owners.single(Frame::Throttled);
-                    self.emit((at, end), None, role, owner, focus.rule);
+                    self.emit((at, end), None, role, owner, focus.followed.rule);
                 }
                 State::Runnable { cpu, .. } => {
-                    let asks = depth == 0 && focus.because.is_none() && end <= focus.needs_until;
-                    let held = if asks { holder::of_next_sleep(scan, tid, i, focus.needs_until) } else { None };
-                    self.core(cpu, (at, end), role, Some((&Focus { held, ..focus }, true)), focus.rule);
+                    let asks = depth == 0 && focus.followed.because.is_none() && end <= focus.of.needs_until;
+                    let held = if asks { holder::of_next_sleep(activity, tid, i, focus.of.needs_until) } else { None };
+                    self.core(cpu, (at, end), role, Some((&focus, Waits::ForCore(held))), focus.followed.rule);
                 }
                 State::Sleeping { .. } => {
                     if let Some(wait) = thread.wait(i) {
@@ -238,7 +252,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 }
                 State::Unknown => {
                     let owner = self.owners.unknown();
-                    self.emit((at, end), None, role, owner, focus.rule);
+                    self.emit((at, end), None, role, owner, focus.followed.rule);
                 }
             }
             at = at.max(end);
@@ -246,16 +260,16 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         }
         if at < to {
             let owner = self.owners.unknown();
-            self.emit((at, to), None, role, owner, focus.rule);
+            self.emit((at, to), None, role, owner, focus.followed.rule);
         }
     }
 
     /// A sleep: what it was for says a rule ([`rules`]).
     fn asleep(&mut self, wait: Wait, (from, to): (u64, u64), focus: Focus, depth: u32) {
         let how = wait.how;
-        let case = Case::new(self.scan, wait, (from, to), focus, depth);
-        let (rule, verdict) = rules::decide(&case, self.scan.without_rules);
-        let because_of = |focus: Focus| Focus { rule: Some(rule), ..focus };
+        let case = Case::new(self.activity, wait, (from, to), focus, depth);
+        let (rule, verdict) = rules::decide(&case, self.activity.without_rules);
+        let because_of = |focus: Focus| Focus { followed: Followed { rule: Some(rule), ..focus.followed }, ..focus };
         let owner = match verdict {
             Verdict::ReceiveCore(cpu) => {
                 return self.core(cpu, (from, to), Role::R, None, Some(rule));
@@ -273,7 +287,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             Verdict::Ahead { by } => self.owners.ahead_asleep(how, by),
             Verdict::Blocked { how, by } => self.owners.blocked(how, by),
             Verdict::WaitedFor { because, serves, by } => {
-                self.owners.waited_asleep(focus.tid, (because, serves), how, by, self.scan.threads.names())
+                self.owners.waited_asleep(focus.tid, (because, serves), how, by, self.activity.threads.names())
             }
         };
         self.emit((from, to), None, Role::A, owner, Some(rule));
@@ -283,7 +297,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
     /// itself, and before that for work: what the one before it did then is what everybody waited for.
     fn follow_waker(&mut self, tid: u32, (from, to): (u64, u64), focus: Focus, (how, depth): (Sleep, u32)) {
         let turn = if depth < LOCK_DEPTH && focus.in_line(how) {
-            holder::turn(self.scan, tid, (from, focus.until))
+            holder::turn(self.activity, tid, (from, focus.until))
         } else {
             None
         };
@@ -297,13 +311,13 @@ impl<F: FnMut(Step)> Walk<'_, F> {
     /// An event loop slept so, and the thread `tid` handed the answer to it later. While that one was busy, the message waited for it;
     /// while it waited for work itself, nobody is known to have had the message.
     fn worked_at(&mut self, tid: u32, (from, to): (u64, u64), focus: Focus, how: Sleep) {
-        let scan = self.scan;
+        let activity = self.activity;
         let idle = |state: State| match state {
             State::Sleeping { how } => how.is_for_what_comes() || how.is_for_a_lock(),
             State::Unknown => true,
             State::Running { .. } | State::Runnable { .. } => false,
         };
-        let intervals = scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+        let intervals = activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
         let first = intervals.partition_point(|s| s.from <= from).saturating_sub(1);
         let (mut at, mut next) = (from, first);
         while at < to {
@@ -318,7 +332,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             let end = intervals.get(next).map_or(to, |s| s.from.clamp(at, to));
             if is_idle {
                 let owner = self.owners.blocked(how, None);
-                self.emit((at, end), None, Role::A, owner, focus.rule);
+                self.emit((at, end), None, Role::A, owner, focus.followed.rule);
             } else {
                 self.thread(tid, at, end, focus, 1);
             }

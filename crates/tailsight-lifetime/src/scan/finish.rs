@@ -7,8 +7,9 @@ use tailsight_kernel::syscalls::waits_for_work;
 use tailsight_protocol::Protocol;
 use tailsight_trace::FlowKey;
 
+use super::activity::{Activity, Handling};
 use super::losses::overlaps;
-use super::{Scan, Scanner};
+use super::{Counted, Scan, Scanner};
 use crate::input;
 use crate::messages::multiplexed::{Multiplexed, carriers};
 use crate::messages::reorder::{gathered, sort_pairs};
@@ -18,6 +19,7 @@ use crate::messages::{Extra, Found, overtaken, udp_order};
 use crate::model::{Flow, Incomplete, Message, Sent, SentKind, Without, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::cores::Core;
+use crate::timelines::service::Service;
 use crate::timelines::tree::{NodeId, Tree};
 
 impl Scanner<'_> {
@@ -59,35 +61,38 @@ impl Scanner<'_> {
         turns.add_to(&mut busy_periods);
         complete(&mut self.cores, &self.tree, &busy_periods);
         let sent = in_order_of_sending(sent, &self.flows, &answers);
+        let service = Service::new(busy_periods, self.connections.into_loops(), self.polled);
         Scan {
-            tree: self.tree,
-            cores: self.cores,
-            threads: self.threads,
-            busy_periods,
+            activity: Activity {
+                tree: self.tree,
+                cores: self.cores,
+                threads: self.threads,
+                service,
+                peers,
+                without_rules: Without::default(),
+                span_ns: (start_ns, end_ns),
+            },
+            handling: Handling {
+                turns,
+                routines: self.routines,
+                uncommon,
+                between_sends,
+                drop_reasons: self.facts.drop_reasons,
+            },
             messages,
             extras,
-            received: FxHashMap::default(),
-            uncommon,
-            flows: self.flows,
-            incomplete,
-            faults: self.faults,
             sent,
-            outgoing,
-            numa_moves: self.numa_moves,
-            drop_reasons: self.facts.drop_reasons,
-            peers,
-            turns,
-            routines: self.routines,
-            multiplexed,
-            loops: self.connections.into_loops(),
-            polled: self.polled,
-            classes: classes.into_list(),
-            framing,
-            nic: self.nic,
-            between_sends,
-            without_rules: Without::default(),
-            start_ns,
-            end_ns,
+            faults: self.faults,
+            counted: Counted {
+                flows: self.flows,
+                incomplete,
+                outgoing,
+                numa_moves: self.numa_moves,
+                multiplexed,
+                classes: classes.into_list(),
+                framing,
+                nic: self.nic,
+            },
         }
     }
 

@@ -1,5 +1,6 @@
 //! One pass over all events in time order: core timelines, thread timelines, messages.
 
+pub mod activity;
 mod connections;
 mod finish;
 mod losses;
@@ -12,6 +13,7 @@ use tailsight_protocol::Protocol;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::{Error, Event, FlowKey, fields};
 
+use activity::{Activity, Handling, Sources};
 use connections::Connections;
 use losses::Losses;
 use tcp_flow::TcpFlow;
@@ -19,7 +21,7 @@ use tcp_flow::TcpFlow;
 use crate::input::RunContext;
 use crate::input::merge::{Source, in_time_order};
 use crate::input::sample_clock::Pending;
-use crate::messages::backend_calls::{self, Peers};
+use crate::messages::backend_calls::Peers;
 use crate::messages::continued::Later;
 use crate::messages::fault_counts::FaultCounts;
 use crate::messages::multiplexed::Multiplexed;
@@ -30,14 +32,12 @@ use crate::messages::requests::Framing;
 use crate::messages::requests::capture::{Captures, Open};
 use crate::messages::requests::classes::RequestClass;
 use crate::messages::routines::Routines;
-use crate::messages::stages::Received;
 use crate::messages::task_runs::TaskRuns;
-use crate::messages::turns::Turns;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
-use crate::messages::{Extra, Found, UncommonList};
-use crate::model::{Flow, Incomplete, Message, Sent, Without};
-use crate::timelines::busy_periods::{BusyPeriod, BusyPeriods};
+use crate::messages::{Extra, Found};
+use crate::model::{Flow, Incomplete, Message, Sent};
+use crate::timelines::busy_periods::BusyPeriods;
 use crate::timelines::cores::Core;
 use crate::timelines::threads::Threads;
 use crate::timelines::tree::Tree;
@@ -50,75 +50,47 @@ const MOST_ROOM: usize = 1 << 20;
 /// The result of the pass.
 #[derive(Debug)]
 pub struct Scan {
-    /// Nodes of the core timelines.
-    pub tree: Tree,
-    /// Core timelines, by core.
-    pub cores: Vec<Core>,
-    /// Thread timelines.
-    pub threads: Threads,
-    /// Busy periods, by thread, in order.
-    pub busy_periods: FxHashMap<u32, Vec<BusyPeriod>>,
-    /// Messages in order of arrival, with the fields that the walk needs.
+    /// What cores and threads did.
+    pub activity: Activity,
+    /// How messages were handled.
+    pub handling: Handling,
+    /// Messages in order of arrival.
     pub messages: Vec<Message>,
-    /// Beside `messages`.
+    /// Beside `messages`, what pieces need besides.
     pub extras: Vec<Extra>,
-    /// When each thread received messages, of those that received any; known with the stages ([`crate::messages::stages`]).
-    pub received: FxHashMap<u32, Received>,
-    /// What few messages have, and few of `sent`.
-    pub uncommon: UncommonList,
+    /// Pushes and requests to other servers, in the order of the send calls, with what pieces need besides.
+    pub sent: Vec<(Sent, Extra)>,
+    /// Page faults of the target's threads.
+    pub faults: FaultCounts,
+    /// What the lifetimes have as it is.
+    pub counted: Counted,
+}
+
+/// What the pass found that lifetimes have as it is.
+#[derive(Debug, Default)]
+pub struct Counted {
     /// Flows.
     pub flows: Vec<Flow>,
     /// Messages lost, by reason.
     pub incomplete: std::collections::BTreeMap<Incomplete, u64>,
-    /// Page faults of the target's threads.
-    pub faults: FaultCounts,
-    /// Pushes and requests to other servers, in the order of the send calls, with the fields that the walk needs.
-    pub sent: Vec<(Sent, Extra)>,
     /// Retransmissions and drops of outgoing packets.
     pub outgoing: outgoing::Counts,
     /// How often NUMA balancing moved a thread of the target.
     pub numa_moves: u64,
-    /// Where the names of drop reasons begin in the symbols, and how many there are.
-    drop_reasons: (u32, u32),
-    /// Servers behind the target.
-    pub peers: backend_calls::Found,
     /// Messages on connections that requests may share.
     pub multiplexed: Multiplexed,
-    /// The turns of threads that had several requests open at a time.
-    pub turns: Turns,
-    /// Goroutines, of Go programs.
-    pub routines: Routines,
-    /// Threads that serve several connections at a time.
-    pub loops: FxHashSet<u32>,
-    /// Threads that slept in a call in which threads wait for data or work, once at least.
-    pub polled: FxHashSet<u32>,
     /// Classes of requests.
     pub classes: Vec<RequestClass>,
     /// How many requests were parsed, with a protocol.
     pub framing: Option<Framing>,
     /// How many of the NICs' time stamps could be used.
     pub nic: NicUse,
-    /// By flow: the times between two send calls of one reply in which its thread went on with it, in order and without overlap.
-    pub between_sends: FxHashMap<u32, Vec<(u64, u64)>>,
-    /// Rules that walks do not ask.
-    pub without_rules: Without,
-    /// Time of the first event.
-    pub start_ns: u64,
-    /// Time of the last event.
-    pub end_ns: u64,
 }
 
 impl Scan {
-    /// How many messages a thread received from `from` on and before `to`, ns.
-    pub fn received_between(&self, tid: u32, (from, to): (u64, u64)) -> usize {
-        let before = |received: &Received, ts: u64| received.upto(ts.saturating_sub(1));
-        self.received.get(&tid).map_or(0, |received| before(received, to).saturating_sub(before(received, from)))
-    }
-
-    /// The symbol of a drop reason, 0 when its name is not known.
-    pub fn drop_reason(&self, reason: u32) -> u32 {
-        let (from, names) = self.drop_reasons;
-        if reason < names { from + reason } else { 0 }
+    /// What pieces are made of.
+    pub fn sources(&self) -> Sources<'_> {
+        Sources { activity: &self.activity, handling: &self.handling }
     }
 }
 

@@ -186,15 +186,3 @@ impl BusyPeriods {
         closed
     }
 }
-
-/// Whether a thread was serving at `ts`.
-pub fn serving(periods: &FxHashMap<u32, Vec<BusyPeriod>>, tid: u32, ts: u64) -> bool {
-    period(periods, tid, ts).is_some()
-}
-
-/// The period of a thread that holds `ts`.
-pub fn period(periods: &FxHashMap<u32, Vec<BusyPeriod>>, tid: u32, ts: u64) -> Option<BusyPeriod> {
-    let periods = periods.get(&tid)?;
-    let next = periods.partition_point(|w| w.to <= ts);
-    periods.get(next).filter(|w| w.from <= ts).copied()
-}

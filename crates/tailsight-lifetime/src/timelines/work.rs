@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
-use crate::messages::stages::Received;
 use crate::model::{Frame, Interrupt};
-use crate::scan::Scan;
+use crate::scan::activity::Activity;
 use crate::timelines::cores::Core;
+use crate::timelines::service::Received;
 use crate::timelines::tree::NodeId;
 
 /// A thread that received messages.
@@ -59,16 +59,16 @@ enum Kind {
 }
 
 /// Sums the timelines, each core's on whichever processor is free.
-pub(crate) fn of(scan: &Scan) -> Work {
+pub(crate) fn of(activity: &Activity) -> Work {
     let of_thread =
         |(&tid, received): (&u32, &Received)| ThreadWork { tid, messages: received.count(), ..ThreadWork::default() };
-    let mut threads: Vec<ThreadWork> = scan.received.iter().map(of_thread).collect();
+    let mut threads: Vec<ThreadWork> = activity.service.received().iter().map(of_thread).collect();
     threads.sort_unstable_by_key(|thread| thread.tid);
     let places: FxHashMap<u32, usize> = threads.iter().map(|thread| thread.tid).zip(0..).collect();
     let kinds: Vec<Kind> =
-        (0..scan.tree.len() as NodeId).into_par_iter().map(|node| kind(scan, node, &places)).collect();
-    let of_core = |core| CoreWork::of(scan, core, &kinds, threads.len());
-    let cores: Vec<CoreWork> = scan.cores.par_iter().map(of_core).collect();
+        (0..activity.tree.len() as NodeId).into_par_iter().map(|node| kind(activity, node, &places)).collect();
+    let of_core = |core| CoreWork::of(activity, core, &kinds, threads.len());
+    let cores: Vec<CoreWork> = activity.cores.par_iter().map(of_core).collect();
     let mut receive = BTreeMap::new();
     let (mut packets, mut others_ns) = (0, 0);
     for (cpu, work) in (0u16..).zip(cores) {
@@ -85,7 +85,7 @@ pub(crate) fn of(scan: &Scan) -> Work {
             receive.insert(cpu, work.own + (work.poll as f64 * share) as u64);
         }
     }
-    Work { span_ns: (scan.start_ns, scan.end_ns), threads, others_ns, receive, packets }
+    Work { span_ns: activity.span_ns, threads, others_ns, receive, packets }
 }
 
 /// The work of one core, ns.
@@ -115,11 +115,11 @@ struct NodeWork {
 }
 
 impl CoreWork {
-    /// `kinds` is by node of the scan's tree.
-    fn of(scan: &Scan, core: &Core, kinds: &[Kind], threads: usize) -> CoreWork {
+    /// `kinds` is by node of the activity's tree.
+    fn of(activity: &Activity, core: &Core, kinds: &[Kind], threads: usize) -> CoreWork {
         // Many segments have the same node: what it is, is looked up once.
         let mut of_nodes = vec![NodeWork::default(); kinds.len()];
-        let ends = core.segments.iter().skip(1).map(|s| s.from).chain([scan.end_ns]);
+        let ends = core.segments.iter().skip(1).map(|s| s.from).chain([activity.span_ns.1]);
         for (segment, end) in core.segments.iter().zip(ends) {
             let of = &mut of_nodes[segment.node as usize];
             of.ns += end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
@@ -134,7 +134,7 @@ impl CoreWork {
                 Kind::Other => work.others_ns += of.ns,
                 Kind::OwnPacket => {
                     work.own += of.ns;
-                    if matches!(scan.tree.top(node), Some(Frame::Packet { own: true, .. })) {
+                    if matches!(activity.tree.top(node), Some(Frame::Packet { own: true, .. })) {
                         work.packets += u64::from(of.begin);
                     }
                 }
@@ -148,14 +148,14 @@ impl CoreWork {
 }
 
 /// `places`: threads that received messages.
-fn kind(scan: &Scan, node: u32, places: &FxHashMap<u32, usize>) -> Kind {
-    let (frames, within) = (scan.tree.frames(node), scan.tree.within(node));
+fn kind(activity: &Activity, node: u32, places: &FxHashMap<u32, usize>) -> Kind {
+    let (frames, within) = (activity.tree.frames(node), activity.tree.within(node));
     if frames.iter().any(|f| matches!(f, Frame::Stolen | Frame::Unseen)) {
         return Kind::Nothing;
     }
-    let tid = scan.tree.task_of(node);
+    let tid = activity.tree.task_of(node);
     let thread = places.get(&tid).copied();
-    let is_other = thread.is_none() && scan.threads.names().is_target(tid);
+    let is_other = thread.is_none() && activity.threads.names().is_target(tid);
     // A device interrupt, a timer or another softirq on top of what is looked for is not part of it.
     let innermost = frames.iter().rposition(|f| f.is_interrupt(Interrupt::Packet)).map(|i| &frames[i..]);
     let packet = frames.iter().rev().find_map(|f| match f {

@@ -7,15 +7,16 @@
 
 use super::{Case, Verdict};
 use crate::path::owners::sleep_frame;
-use crate::path::pieces::Focus;
+use crate::path::pieces::{Focus, Followed};
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let how = case.wait.how;
-    let tid = case.focus.answerer.filter(|_| case.depth == 0 && how.is_for_what_comes())?;
+    let tid = case.focus.of.answerer.filter(|_| case.depth == 0 && how.is_for_what_comes())?;
     if case.ended_by().is_some() {
         return None;
     }
     let because = Some(sleep_frame(how));
-    let focus = Focus { because, followed: true, until: case.ended, ..case.focus };
+    let followed = Followed { because, is_other: true, ..case.focus.followed };
+    let focus = Focus { followed, until: case.ended, ..case.focus };
     Some(Verdict::FollowWhileBusy { tid, focus })
 }

@@ -6,8 +6,8 @@ use std::cell::OnceCell;
 
 use crate::messages::backend_calls::NOBODY;
 use crate::model::Frame;
-use crate::path::pieces::Focus;
-use crate::scan::Scan;
+use crate::path::pieces::{Focus, Followed};
+use crate::scan::activity::Activity;
 use crate::timelines::busy_periods;
 use crate::timelines::sleep::Sleep;
 use crate::timelines::threads::{State, ThreadInterval, Waker};
@@ -22,7 +22,7 @@ const MOST_BETWEEN: usize = 1_000;
 
 /// A sleep on a message's path.
 pub(in crate::path) struct Case<'a> {
-    pub scan: &'a Scan,
+    pub activity: &'a Activity,
     /// What is known of the sleep whoever asks.
     pub wait: Wait,
     /// When the part of it that is on the path begins, ns.
@@ -38,15 +38,15 @@ pub(in crate::path) struct Case<'a> {
 
 impl<'a> Case<'a> {
     /// A wait of the thread `focus.tid`, of which `from` to `to` is on the path.
-    pub fn new(scan: &'a Scan, wait: Wait, (from, to): (u64, u64), focus: Focus, depth: u32) -> Case<'a> {
+    pub fn new(activity: &'a Activity, wait: Wait, (from, to): (u64, u64), focus: Focus, depth: u32) -> Case<'a> {
         let ended = wait.to.unwrap_or(to);
-        Case { scan, wait, from, ended, focus, depth, needs_what_another_has: OnceCell::new() }
+        Case { activity, wait, from, ended, focus, depth, needs_what_another_has: OnceCell::new() }
     }
 
     /// The thread of the application that ended the sleep, where it may be followed.
     pub fn sibling(&self) -> Option<Waker> {
         let deepest = if self.focus.in_line(self.wait.how) { LOCK_DEPTH } else { WAKER_DEPTH };
-        let is_sibling = |w: &Waker| !w.interrupt && self.scan.threads.names().is_target(w.tid);
+        let is_sibling = |w: &Waker| !w.interrupt && self.activity.threads.names().is_target(w.tid);
         self.wait.waker.filter(is_sibling).filter(|_| self.depth < deepest)
     }
 
@@ -55,22 +55,21 @@ impl<'a> Case<'a> {
     pub fn needs_what_another_has(&self) -> bool {
         *self.needs_what_another_has.get_or_init(|| {
             let Wait { from: since, how, waker, .. } = self.wait;
-            let in_turn =
-                since >= self.focus.own_from || busy_periods::serving(&self.scan.busy_periods, self.focus.tid, since);
+            let in_turn = since >= self.focus.own_from || self.activity.service.is_serving(self.focus.tid, since);
             let holds_up = || self.depth == 0 && waker.is_some_and(|w| self.cannot_pass_on(w.tid));
-            (in_turn || how.is_for_room() || self.was_on_its_way() || holds_up()) && !self.focus.handed
+            (in_turn || how.is_for_room() || self.was_on_its_way() || holds_up()) && !self.focus.followed.handed
         })
     }
 
     /// Whether a packet had woken the thread from its poll, which then fell asleep in a lock before it received what came: it knows of the
     /// message, so nobody passes that on, and needs the lock to go on (an interpreter's, on the way out of the poll).
     fn was_on_its_way(&self) -> bool {
-        let (scan, tid, ended) = (self.scan, self.focus.tid, self.ended);
+        let (activity, tid, ended) = (self.activity, self.focus.tid, self.ended);
         let Wait { from: since, how, .. } = self.wait;
         if !how.is_for_a_lock() {
             return false;
         }
-        let intervals = scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+        let intervals = activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
         let waits = |interval: &ThreadInterval| match interval.state {
             State::Sleeping { how } => (!how.is_for_a_lock()).then_some(how),
             _ => None,
@@ -83,8 +82,8 @@ impl<'a> Case<'a> {
         let next = after.iter().take(MOST_BETWEEN).find(|s| waits(s).is_some()).map_or(u64::MAX, |s| s.from);
         poll.is_for_what_comes()
             && by_packet
-            && scan.received_between(tid, (woken, since)) == 0
-            && scan.received_between(tid, (ended, next)) > 0
+            && activity.service.received_between(tid, (woken, since)) == 0
+            && activity.service.received_between(tid, (ended, next)) > 0
     }
 
     /// Whether the thread that ended the sleep cannot have passed a message on: it was busy all the time, and never in the recording waited
@@ -93,14 +92,14 @@ impl<'a> Case<'a> {
         let (from, ended) = (self.from, self.ended);
         self.wait.how.is_for_a_lock()
             && ended - from >= busy_periods::CALL_NS
-            && !self.scan.polled.contains(&tid)
-            && !self.scan.loops.contains(&tid)
-            && self.scan.threads.get(tid).is_some_and(|thread| thread.is_awake(from, ended))
+            && !self.activity.service.has_polled(tid)
+            && !self.activity.service.is_loop(tid)
+            && self.activity.threads.get(tid).is_some_and(|thread| thread.is_awake(from, ended))
     }
 
     /// Whether the thread that sleeps was in the middle of other messages when it fell asleep.
     pub fn sleeper_serves(&self) -> bool {
-        serves_others(self.scan, &self.focus, self.focus.tid, self.wait.from)
+        serves_others(self.activity, &self.focus, self.focus.tid, self.wait.from)
     }
 
     /// Where the sleep is in the program, of a call in which servers wait for work; 0: not known.
@@ -110,23 +109,24 @@ impl<'a> Case<'a> {
 
     /// What followed threads are asked about, from here on: the reason of the first sleep counts, and its place.
     pub fn followed(&self, reason: Option<Frame>) -> Focus {
-        let (focus, first) = (self.focus, self.focus.because.is_none());
-        Focus {
-            because: focus.because.or(reason),
-            place: if first && self.needs_what_another_has() { self.place_of_work() } else { focus.place },
-            asked: if first { self.wait.from } else { focus.asked },
-            tried_again: if first { self.wait.tried_again } else { focus.tried_again },
-            followed: true,
-            until: self.ended,
-            ..focus
-        }
+        let Focus { followed: before, .. } = self.focus;
+        let first = before.because.is_none();
+        let followed = Followed {
+            is_other: true,
+            because: before.because.or(reason),
+            place: if first && self.needs_what_another_has() { self.place_of_work() } else { before.place },
+            asked: if first { self.wait.from } else { before.asked },
+            tried_again: if first { self.wait.tried_again } else { before.tried_again },
+            ..before
+        };
+        Focus { followed, until: self.ended, ..self.focus }
     }
 
     /// The server whose packet ended the sleep, if it answered another message's call.
     pub fn answer_to_another(&self) -> Option<Frame> {
-        let message = self.focus.message;
+        let message = self.focus.of.message;
         let number = self.wait.waker?.ready.checked_sub(1)?;
-        let ready = self.scan.peers.readies.get(number as usize)?;
+        let ready = self.activity.peers.readies.get(number as usize)?;
         let is_another = ready.of != NOBODY && message != NOBODY && ready.of != message;
         is_another.then_some(Frame::Peer { symbol: ready.peer, guessed: ready.guessed })
     }
@@ -135,46 +135,46 @@ impl<'a> Case<'a> {
     pub fn ended_by(&self) -> Option<Frame> {
         let Wait { how, waker, .. } = self.wait;
         // Before the thread works for this message it waits for answers to other messages' calls, and who holds a lock for the answer to its own.
-        let own = self.from >= self.focus.own_from && self.focus.because.is_none();
-        let message = if own { self.focus.message } else { NOBODY };
-        let peer = peer(self.scan, Focus { message, ..self.focus }, waker);
+        let own = self.from >= self.focus.own_from && self.focus.followed.because.is_none();
+        let message = if own { self.focus.of.message } else { NOBODY };
+        let peer = peer(self.activity, (self.focus.tid, message), waker);
         let Some(waker) = waker.filter(|_| !how.stopped) else { return peer };
         if !waker.interrupt {
-            let symbol = Some(self.scan.threads.names().symbol(waker.tid)).filter(|&symbol| symbol != 0);
+            let symbol = Some(self.activity.threads.names().symbol(waker.tid)).filter(|&symbol| symbol != 0);
             return symbol.map(|symbol| Frame::WokenBy { symbol });
         }
         // A thread that waited for this message would have been woken by the hand-off.
-        let timer = waker.timer && self.focus.handoff.is_some() && how.polls();
+        let timer = waker.timer && self.focus.of.handoff.is_some() && how.polls();
         peer.or(timer.then_some(Frame::Timer))
     }
 }
 
 /// Whether a thread was in the middle of messages other than the focus's own at `ts`.
-pub(super) fn serves_others(scan: &Scan, focus: &Focus, tid: u32, ts: u64) -> bool {
-    busy_periods::serving(&scan.busy_periods, tid, ts) && serves(scan, focus, tid, ts)
+pub(super) fn serves_others(activity: &Activity, focus: &Focus, tid: u32, ts: u64) -> bool {
+    activity.service.is_serving(tid, ts) && serves(activity, focus, tid, ts)
 }
 
 /// Whether a thread that is in a busy period at `ts` serves messages other than this one.
-pub(in crate::path) fn serves(scan: &Scan, focus: &Focus, tid: u32, ts: u64) -> bool {
-    if focus.mine == [(0, 0); 2] {
+pub(in crate::path) fn serves(activity: &Activity, focus: &Focus, tid: u32, ts: u64) -> bool {
+    if focus.of.mine == [(0, 0); 2] {
         return true;
     }
-    let Some(period) = busy_periods::period(&scan.busy_periods, tid, ts) else { return false };
+    let Some(period) = activity.service.period(tid, ts) else { return false };
     let mine = |&(by, at): &(u32, u64)| by == tid && by != 0 && period.from <= at && at < period.to;
-    !focus.mine.iter().any(mine)
+    !focus.of.mine.iter().any(mine)
 }
 
 /// Whether a thread that slept so waited for the next command of its connection, and at `released` ended another thread's wait while it
 /// served that: the connection had the lock all the while (a transaction between its statements). An event loop waits for many
 /// connections and is no such thread, whatever it waits in (FreeRADIUS takes datagrams in select and wakes its workers).
-pub(super) fn holds_for_its_client(scan: &Scan, focus: &Focus, tid: u32, how: Sleep, released: u64) -> bool {
-    how.polls() && !how.is_for_work() && !scan.loops.contains(&tid) && serves_others(scan, focus, tid, released)
+pub(super) fn holds_for_its_client(activity: &Activity, focus: &Focus, tid: u32, how: Sleep, released: u64) -> bool {
+    how.polls() && !activity.service.is_loop_in(tid, how) && serves_others(activity, focus, tid, released)
 }
 
 /// Whether a thread was in the middle of something else at `ts`: it waited for one certain answer, or had, and what had woken it for that was
 /// not the message's thread, `by`, which works for the message from `own_from` on.
-pub(super) fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, (by, own_from): (u32, u64)) -> bool {
-    let Some(thread) = scan.threads.get(tid) else { return false };
+pub(super) fn was_at_something_else(activity: &Activity, tid: u32, ts: u64, (by, own_from): (u32, u64)) -> bool {
+    let Some(thread) = activity.threads.get(tid) else { return false };
     let Some(at) = thread.at(ts) else { return false };
     // Asleep until whatever comes, or until somebody has work for it.
     let is_idle = |interval: &ThreadInterval| match interval.state {
@@ -188,7 +188,7 @@ pub(super) fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, (by, own_fro
         Some(back) => {
             let began = &thread.intervals[at + 1 - back];
             // A loop has others, too: it hands on what it received before it sleeps, or nothing tells whose it is.
-            let in_its_turn = !scan.loops.contains(&by) || !slept(scan, by, (own_from, began.from));
+            let in_its_turn = !activity.service.is_loop(by) || !slept(activity, by, (own_from, began.from));
             let woken = began.waker.is_some_and(|waker| waker.tid == by);
             let by_the_message = woken && began.from >= own_from && in_its_turn;
             let asked = |interval: &ThreadInterval| match interval.state {
@@ -203,19 +203,19 @@ pub(super) fn was_at_something_else(scan: &Scan, tid: u32, ts: u64, (by, own_fro
 }
 
 /// Whether a thread slept between two times.
-fn slept(scan: &Scan, tid: u32, (from, to): (u64, u64)) -> bool {
-    let intervals = scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+fn slept(activity: &Activity, tid: u32, (from, to): (u64, u64)) -> bool {
+    let intervals = activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
     let within = intervals.iter().skip(intervals.partition_point(|s| s.from < from)).take_while(|s| s.from < to);
     within.take(MOST_BETWEEN).any(|s| matches!(s.state, State::Sleeping { .. }))
 }
 
 /// The server whose packet ended a sleep, if the packet may have been for this message, or it is not known for which it was.
-pub(super) fn peer(scan: &Scan, focus: Focus, waker: Option<Waker>) -> Option<Frame> {
-    let ready = scan.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
-    let known_of_another = ready.of != NOBODY && focus.message != NOBODY && ready.of != focus.message;
-    let for_others = ready.sent != 0 && !scan.peers.may_be_for(focus.message, ready.sent);
+pub(super) fn peer(activity: &Activity, (tid, message): (u32, u32), waker: Option<Waker>) -> Option<Frame> {
+    let ready = activity.peers.readies.get(waker?.ready.checked_sub(1)? as usize)?;
+    let known_of_another = ready.of != NOBODY && message != NOBODY && ready.of != message;
+    let for_others = ready.sent != 0 && !activity.peers.may_be_for(message, ready.sent);
     let symbol = if for_others { ready.for_others } else { ready.peer };
-    // A thread that has one request at a time waits for that one's.
-    let guessed = ready.guessed && (ready.of != NOBODY || scan.turns.is_loop(focus.tid));
+    // A thread that has one connection at a time waits for the answer to that one's call.
+    let guessed = ready.guessed && (ready.of != NOBODY || activity.service.is_loop(tid));
     (!known_of_another).then_some(Frame::Peer { symbol, guessed })
 }

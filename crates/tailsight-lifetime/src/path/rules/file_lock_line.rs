@@ -10,7 +10,7 @@ use crate::timelines::sleep::Sleep;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let how = case.wait.how;
-    let same = matches!(case.focus.because?, Frame::SleepIn { nr, .. } if nr == how.nr);
+    let same = matches!(case.focus.followed.because?, Frame::SleepIn { nr, .. } if nr == how.nr);
     let by = case.ended_by();
     let queued = same && how.is_for_a_file_lock() && matches!(by, Some(Frame::WokenBy { .. }));
     queued.then(|| Verdict::Blocked { how: at_first_place(case), by })
@@ -18,6 +18,6 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
 
 /// The sleep, at the place in the program where the message's own thread waits, if that is known.
 pub(super) fn at_first_place(case: &Case<'_>) -> Sleep {
-    let (how, place) = (case.wait.how, case.focus.place);
+    let (how, place) = (case.wait.how, case.focus.followed.place);
     if place == 0 { how } else { Sleep { place, ..how } }
 }

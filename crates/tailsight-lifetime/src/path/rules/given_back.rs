@@ -12,8 +12,8 @@ use crate::model::Frame;
 use crate::timelines::threads::State;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let because = case.focus.because?;
-    let gave_back = waits_for_its_client(case) && (case.focus.tried_again || served_several(case));
+    let because = case.focus.followed.because?;
+    let gave_back = waits_for_its_client(case) && (case.focus.followed.tried_again || served_several(case));
     (gave_back && !matches!(case.ended_by(), Some(Frame::Peer { .. }))).then_some(Verdict::Wait(because))
 }
 
@@ -25,16 +25,16 @@ fn waits_for_its_client(case: &Case<'_>) -> bool {
 
 /// Whether the thread, which is no event loop, turned to several messages while the lock was waited for.
 fn served_several(case: &Case<'_>) -> bool {
-    let (scan, focus) = (case.scan, &case.focus);
-    let is_loop = case.wait.how.is_for_work() || scan.loops.contains(&focus.tid);
-    !is_loop && scan.received_between(focus.tid, (focus.asked, focus.until)) > 1
+    let (activity, focus) = (case.activity, &case.focus);
+    !activity.service.is_loop_in(focus.tid, case.wait.how)
+        && activity.service.received_between(focus.tid, (focus.followed.asked, focus.until)) > 1
 }
 
 /// Whether the thread received a message when it had slept, before it slept again.
 fn was_for_a_message(case: &Case<'_>) -> bool {
     let (tid, ended) = (case.focus.tid, case.ended);
-    let intervals = case.scan.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+    let intervals = case.activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
     let later = &intervals[intervals.partition_point(|interval| interval.from < ended)..];
     let sleeps = later.iter().find(|interval| matches!(interval.state, State::Sleeping { .. }));
-    case.scan.received_between(tid, (ended, sleeps.map_or(u64::MAX, |sleep| sleep.from))) > 0
+    case.activity.service.received_between(tid, (ended, sleeps.map_or(u64::MAX, |sleep| sleep.from))) > 0
 }

@@ -5,18 +5,18 @@
 //! Example: `the_interrupt_of_the_message_ends_the_sleep` in `tests/all/rules.rs`.
 
 use super::{Case, Verdict};
-use crate::scan::Scan;
+use crate::scan::activity::Activity;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let (cpu, handoff_ns) = case.focus.handoff?;
+    let (cpu, handoff_ns) = case.focus.of.handoff?;
     let waker = case.wait.waker.filter(|waker| waker.interrupt && waker.cpu == cpu)?;
-    same_softirq(case.scan, cpu, handoff_ns, case.ended).then_some(Verdict::ReceiveCore(waker.cpu))
+    same_softirq(case.activity, cpu, handoff_ns, case.ended).then_some(Verdict::ReceiveCore(waker.cpu))
 }
 
 /// Whether a core stayed in interrupt context from the hand-off to the wake-up.
-fn same_softirq(scan: &Scan, cpu: u16, handoff_ns: u64, wake_ns: u64) -> bool {
-    let Some(core) = scan.cores.get(usize::from(cpu)) else { return false };
+fn same_softirq(activity: &Activity, cpu: u16, handoff_ns: u64, wake_ns: u64) -> bool {
+    let Some(core) = activity.cores.get(usize::from(cpu)) else { return false };
     let Some(first) = core.at(handoff_ns) else { return false };
     let until_wake = core.segments[first..].iter().take_while(|s| s.from < wake_ns.max(handoff_ns + 1));
-    until_wake.into_iter().all(|s| scan.tree.within(s.node).interrupt)
+    until_wake.into_iter().all(|s| activity.tree.within(s.node).interrupt)
 }

@@ -12,13 +12,13 @@ use crate::model::Frame;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let (focus, how) = (&case.focus, case.wait.how);
-    let in_a_lock = matches!(focus.because?, Frame::SleepIn { .. });
-    let polls = how.polls() && !holds_for_its_client(case.scan, focus, focus.tid, how, focus.until);
+    let in_a_lock = matches!(focus.followed.because?, Frame::SleepIn { .. });
+    let polls = how.polls() && !holds_for_its_client(case.activity, focus, focus.tid, how, focus.until);
     let idle = in_a_lock && polls && !case.sleeper_serves();
     let by = if idle { case.ended_by() } else { None };
-    let of_message = (focus.mine[0].0, focus.mine[0].1);
+    let of_message = (focus.of.mine[0].0, focus.of.mine[0].1);
     let asked = how.is_for_data()
         && matches!(by, Some(Frame::Peer { .. }))
-        && was_at_something_else(case.scan, focus.tid, case.wait.from, of_message);
+        && was_at_something_else(case.activity, focus.tid, case.wait.from, of_message);
     (idle && !asked).then(|| Verdict::Blocked { how: at_first_place(case), by })
 }

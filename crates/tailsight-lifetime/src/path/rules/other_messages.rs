@@ -8,7 +8,6 @@
 
 use super::case::serves;
 use super::{Case, Verdict};
-use crate::timelines::busy_periods;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let (wait, from, focus) = (case.wait, case.from, case.focus);
@@ -16,11 +15,12 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     // Java sleeps in a futex until a time.
     let for_a_time = how.is_for_a_time() || how.is_for_a_lock() && wait.waker.is_some_and(|waker| waker.timer);
     let holds_up = how.is_for_data() || from < focus.own_from && for_a_time;
-    let is_before = from < focus.own_from || from < focus.answered && serves(case.scan, &focus, focus.tid, wait.from);
+    let is_before =
+        from < focus.own_from || from < focus.of.answered && serves(case.activity, &focus, focus.tid, wait.from);
     let is_ahead = case.depth == 0
-        && focus.because.is_none()
+        && focus.followed.because.is_none()
         && how.is_interruptible()
-        && busy_periods::serving(&case.scan.busy_periods, focus.tid, wait.from);
+        && case.activity.service.is_serving(focus.tid, wait.from);
     if !is_ahead {
         return None;
     }

@@ -7,6 +7,6 @@
 use super::{Case, Verdict};
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let because = case.focus.because?;
+    let because = case.focus.followed.because?;
     Some(Verdict::WaitedFor { because, serves: case.sleeper_serves(), by: case.ended_by() })
 }

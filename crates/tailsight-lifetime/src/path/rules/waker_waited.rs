@@ -11,25 +11,26 @@ use super::case::{WAKER_DEPTH, holds_for_its_client, peer, serves_others, was_at
 use super::{Case, Verdict};
 use crate::messages::backend_calls::NOBODY;
 use crate::model::Frame;
-use crate::path::pieces::Focus;
-use crate::scan::Scan;
+use crate::path::pieces::{Focus, Followed};
+use crate::scan::activity::Activity;
 use crate::timelines::sleep::Sleep;
 use crate::timelines::waits::Wait;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let focus = case.focus;
     // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
-    if focus.message == NOBODY || focus.handoff.is_some() || focus.because.is_some() {
+    if focus.of.message == NOBODY || focus.of.handoff.is_some() || focus.followed.because.is_some() {
         return None;
     }
     let waker = case.sibling().filter(|_| case.needs_what_another_has())?;
     let (from, ended) = (case.from, case.ended);
-    if was_at_something_else(case.scan, waker.tid, case.wait.from, (focus.tid, focus.own_from)) {
+    if was_at_something_else(case.activity, waker.tid, case.wait.from, (focus.tid, focus.own_from)) {
         return None;
     }
     let Origin { until, how, by } =
-        origin(case.scan, waker.tid, (from, ended), case.place_of_work(), focus, case.depth)?;
-    let focus = Focus { handed: true, followed: true, until: ended, ..focus };
+        origin(case.activity, waker.tid, (from, ended), case.place_of_work(), focus, case.depth)?;
+    let followed = Followed { handed: true, is_other: true, ..focus.followed };
+    let focus = Focus { followed, until: ended, ..focus };
     Some(Verdict::WaitThenFollow { until, how, by, tid: waker.tid, focus })
 }
 
@@ -43,19 +44,26 @@ struct Origin {
 
 /// A thread slept from `from` to `to` and `tid` woke it. The last sleep of `tid` by then, or of the thread that ended that one.
 /// `place`: where in the program the first sleeper was, 0: not known.
-fn origin(scan: &Scan, tid: u32, (from, to): (u64, u64), place: u32, focus: Focus, depth: u32) -> Option<Origin> {
-    let Wait { from: since, to: until, how, waker, .. } = scan.threads.get(tid)?.sleeps_ended(from, to).next()?;
+fn origin(
+    activity: &Activity,
+    tid: u32,
+    (from, to): (u64, u64),
+    place: u32,
+    focus: Focus,
+    depth: u32,
+) -> Option<Origin> {
+    let Wait { from: since, to: until, how, waker, .. } = activity.threads.get(tid)?.sleeps_ended(from, to).next()?;
     let until = until.unwrap_or(to);
-    if serves_others(scan, &focus, tid, since) || holds_for_its_client(scan, &focus, tid, how, to) {
+    if serves_others(activity, &focus, tid, since) || holds_for_its_client(activity, &focus, tid, how, to) {
         return None;
     }
     let how = if place == 0 { how } else { Sleep { place, ..how } };
-    if let Some(peer @ Frame::Peer { .. }) = peer(scan, focus, waker) {
+    if let Some(peer @ Frame::Peer { .. }) = peer(activity, (tid, focus.of.message), waker) {
         return Some(Origin { until, how, by: Some(peer) });
     }
     match waker {
-        Some(w) if !w.interrupt && depth < WAKER_DEPTH && scan.threads.names().is_target(w.tid) => {
-            origin(scan, w.tid, (from, until), place, focus, depth + 1)
+        Some(w) if !w.interrupt && depth < WAKER_DEPTH && activity.threads.names().is_target(w.tid) => {
+            origin(activity, w.tid, (from, until), place, focus, depth + 1)
         }
         _ if how.polls() && !how.stopped => Some(Origin { until, how, by: None }),
         _ => None,
