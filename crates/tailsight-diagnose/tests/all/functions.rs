@@ -345,7 +345,10 @@ fn the_innermost_function_of_the_program_is_named() {
     let waits = [go("runtime.selectgo"), go("golang.org/x/time/rate.(*Limiter).wait")];
     let called = [go("golang.org/x/time/rate.(*Limiter).Wait"), own("main.order", 2)];
     let of_limiter = named([&waits[..], &called].concat());
-    assert_eq!((of_limiter.0.as_str(), of_limiter.1.as_str()), ("main.order", "golang.org/x/time/rate.(*Limiter).Wait"));
+    assert_eq!(
+        (of_limiter.0.as_str(), of_limiter.1.as_str()),
+        ("main.order", "golang.org/x/time/rate.(*Limiter).Wait")
+    );
     // What `std` does in the program is not what was written.
     assert_eq!(named(vec![own("core::slice::sort", 1), own("shop::rank", 2)]).0, "shop::rank");
     // A stripped program: `exported` only called what has no name.
