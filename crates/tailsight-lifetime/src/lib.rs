@@ -2,7 +2,8 @@
 //!
 //! The modules, in the order of the data: [`input`] gives the events in time order; [`scan`] reads them once and builds the
 //! [`timelines`] of cores and threads and the [`messages`]; [`path`] follows each message through the timelines; [`partition`]
-//! sums each path into [`Part`]s, whose total is the leg's latency to the nanosecond. No I/O except the writer in [`tables`].
+//! sums each path into [`Part`]s, whose total is the leg's latency to the nanosecond. [`service_rows`] has what threads did for
+//! messages, thread by thread. No I/O except the writer in [`tables`].
 
 pub mod input;
 pub mod messages;
@@ -10,6 +11,7 @@ pub mod model;
 pub mod partition;
 pub mod path;
 pub mod scan;
+pub mod service_rows;
 #[cfg(feature = "tables")]
 pub mod tables;
 pub mod timelines;

@@ -1,12 +1,12 @@
 //! `messages.parquet` and `lifetimes.parquet`: the derived tables, one row a message, and one row for each message, leg,
-//! role and owner. docs/lifetimes.md describes the columns.
+//! role and owner. `turns.parquet` and `waits.parquet`: one row a turn and a sleep of a thread. docs/lifetimes.md describes the columns.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::builder::{StringDictionaryBuilder, UInt32Builder, UInt64Builder};
-use arrow_array::types::UInt16Type;
-use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array};
+use arrow_array::builder::{ListBuilder, StringDictionaryBuilder, UInt32Builder, UInt64Builder};
+use arrow_array::types::{UInt16Type, UInt32Type};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt16Array, UInt32Array, UInt64Array};
 use arrow_schema::{Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -14,8 +14,10 @@ use parquet::file::properties::WriterProperties;
 use rustc_hash::FxHashMap;
 use tailsight_output::Whole;
 
-use crate::model::{Leg, Message, Role, Sent, flags};
-use crate::{LEGS, Lifetimes};
+use crate::model::{Leg, Message, Role, Rule, Sent, flags};
+use crate::path::judged::Purpose;
+use crate::service_rows::{TurnEnd, TurnRow, WaitRow};
+use crate::{Analysis, LEGS, Lifetimes};
 
 /// A table could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +43,14 @@ impl Error {
 const ROWS: usize = 100_000;
 
 /// Columns that may be null, whether or not the first messages have them all.
-const NULLABLE: [&str; 27] = [
+const NULLABLE: [&str; 34] = [
+    "ended_by",
+    "waker_tid",
+    "waker",
+    "message",
+    "call_waits_for",
+    "was_for",
+    "rule",
     "answered_ns",
     "wait_ns",
     "ideal_ns",
@@ -86,6 +95,103 @@ pub fn write(dir: &Path, lifetimes: &Lifetimes, ideal_ns: &[Option<u64>]) -> Res
         sent(&dir.join("sent.parquet"), lifetimes)?;
     }
     Ok(names)
+}
+
+/// Writes what the threads did, `turns.parquet` and `waits.parquet`, and returns the names of the files.
+///
+/// # Errors
+/// [`Error::Write`].
+pub fn write_threads(dir: &Path, analysis: &Analysis) -> Result<Vec<&'static str>, Error> {
+    let names = vec!["turns.parquet", "waits.parquet"];
+    turns(&dir.join(names[0]), analysis)?;
+    waits(&dir.join(names[1]), analysis)?;
+    Ok(names)
+}
+
+/// One row a turn of a thread.
+fn turns(path: &Path, analysis: &Analysis) -> Result<(), Error> {
+    let turns = analysis.turns();
+    table(
+        path,
+        chunks(turns.len()).map(|range| {
+            let rows = &turns[range];
+            let u64s =
+                |f: fn(&TurnRow) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(rows.iter().map(f))) };
+            let u32s =
+                |f: fn(&TurnRow) -> u32| -> ArrayRef { Arc::new(UInt32Array::from_iter_values(rows.iter().map(f))) };
+            let list = |f: fn(&TurnRow) -> &[u32]| -> ArrayRef {
+                let mut out = ListBuilder::new(UInt32Builder::new());
+                for row in rows {
+                    out.values().append_slice(f(row));
+                    out.append(true);
+                }
+                Arc::new(out.finish())
+            };
+            let thread = |row: &TurnRow| Some(analysis.thread_name(row.tid));
+            vec![
+                ("tid", u32s(|row| row.tid)),
+                ("thread", names(rows.iter().map(thread))),
+                ("from_ns", u64s(|row| row.from_ns)),
+                ("to_ns", u64s(|row| row.to_ns)),
+                ("took", list(|row| &row.took)),
+                ("answered", list(|row| &row.answered)),
+                ("asked", u32s(|row| row.asked)),
+                ("pushed", u32s(|row| row.pushed)),
+                ("ended_by", names(rows.iter().map(|row| row.ended_by.map(TurnEnd::name)))),
+            ]
+        }),
+    )
+}
+
+/// One row a sleep of a thread.
+fn waits(path: &Path, analysis: &Analysis) -> Result<(), Error> {
+    let symbols = &analysis.lifetimes.symbols;
+    let mut waits: Vec<WaitRow> = Vec::new();
+    analysis.waits(|row| waits.push(*row));
+    table(
+        path,
+        chunks(waits.len()).map(|range| {
+            let rows = &waits[range];
+            let u64s =
+                |f: fn(&WaitRow) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(rows.iter().map(f))) };
+            let maybe =
+                |f: fn(&WaitRow) -> Option<u32>| -> ArrayRef { Arc::new(rows.iter().map(f).collect::<UInt32Array>()) };
+            let bools = |f: fn(&WaitRow) -> bool| -> ArrayRef {
+                Arc::new(rows.iter().map(|row| Some(f(row))).collect::<BooleanArray>())
+            };
+            let of_task =
+                |row: &WaitRow| row.ended_by.filter(|(waker, _)| !waker.interrupt).map(|(waker, _)| waker.tid);
+            let was_for = |row: &WaitRow| match row.purpose {
+                Purpose::Work => Some("work".to_owned()),
+                Purpose::Thread => Some("thread".to_owned()),
+                Purpose::Named(frame) => Some(frame.name(symbols)),
+                Purpose::Call => None,
+            };
+            vec![
+                ("tid", Arc::new(UInt32Array::from_iter_values(rows.iter().map(|row| row.tid))) as ArrayRef),
+                ("thread", names(rows.iter().map(|row| Some(analysis.thread_name(row.tid))))),
+                ("from_ns", u64s(|row| row.from_ns)),
+                ("to_ns", u64s(|row| row.to_ns)),
+                ("is_whole", bools(|row| row.is_whole)),
+                ("sleep", names(rows.iter().map(|row| Some(row.frame().name(symbols))))),
+                ("call_waits_for", names(rows.iter().map(WaitRow::call_waits_for))),
+                ("ended_by", names(rows.iter().map(|row| row.ended_by.map(|(_, edge)| edge.name())))),
+                ("waker_tid", Arc::new(rows.iter().map(of_task).collect::<UInt32Array>())),
+                ("waker", names(rows.iter().map(|row| of_task(row).map(|tid| analysis.thread_name(tid))))),
+                ("tried_again", bools(|row| row.tried_again)),
+                ("message", maybe(|row| row.message)),
+                ("was_for", names(rows.iter().map(was_for))),
+                ("rule", names(rows.iter().map(|row| row.rule.map(Rule::id)))),
+            ]
+        }),
+    )
+}
+
+/// A column of names, of which few are different.
+fn names<S: AsRef<str>>(values: impl Iterator<Item = Option<S>>) -> ArrayRef {
+    let mut out = StringDictionaryBuilder::<UInt32Type>::new();
+    values.for_each(|value| out.append_option(value));
+    Arc::new(out.finish())
 }
 
 /// What the application sent by itself.
@@ -285,13 +391,75 @@ fn parts(path: &Path, lifetimes: &Lifetimes) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timelines::threads::State;
     use arrow_array::cast::AsArray;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
     use std::fs::File;
 
     fn golden() -> Lifetimes {
+        analysed().lifetimes
+    }
+
+    fn analysed() -> Analysis {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/memcached-requests");
-        crate::Analysis::of(&mut tailsight_trace::Run::open(Path::new(path)).unwrap()).unwrap().lifetimes
+        Analysis::of(&mut tailsight_trace::Run::open(Path::new(path)).unwrap()).unwrap()
+    }
+
+    fn read(path: &Path) -> Vec<RecordBatch> {
+        let file = File::open(path).unwrap();
+        ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().map(Result::unwrap).collect()
+    }
+
+    fn u64s(batch: &RecordBatch, name: &str) -> Vec<u64> {
+        batch.column_by_name(name).unwrap().as_primitive::<arrow_array::types::UInt64Type>().values().to_vec()
+    }
+
+    fn u32s(batch: &RecordBatch, name: &str) -> Vec<u32> {
+        batch.column_by_name(name).unwrap().as_primitive::<UInt32Type>().values().to_vec()
+    }
+
+    #[test]
+    fn the_waits_of_a_thread_are_its_sleeping_time() {
+        let (dir, analysis) = (tempfile::tempdir().unwrap(), analysed());
+        assert_eq!(write_threads(dir.path(), &analysis).unwrap(), ["turns.parquet", "waits.parquet"]);
+        let mut written: std::collections::BTreeMap<u32, u64> = Default::default();
+        let mut rows = 0;
+        for batch in read(&dir.path().join("waits.parquet")) {
+            let (tids, from, to) = (u32s(&batch, "tid"), u64s(&batch, "from_ns"), u64s(&batch, "to_ns"));
+            (0..batch.num_rows()).for_each(|i| *written.entry(tids[i]).or_default() += to[i] - from[i]);
+            rows += batch.num_rows();
+        }
+        assert!(rows > 100 && written.len() > 1, "{rows} sleeps of {} threads", written.len());
+        let (start_ns, end_ns) = analysis.scan.activity.span_ns;
+        for (tid, thread) in analysis.scan.activity.threads.all() {
+            let ends = thread.intervals.iter().skip(1).map(|next| next.from).chain([end_ns]);
+            let asleep = thread.intervals.iter().zip(ends).filter(|(s, _)| matches!(s.state, State::Sleeping { .. }));
+            let asleep_ns: u64 = asleep.map(|(s, to)| to - s.from.max(start_ns)).sum();
+            assert_eq!(written.get(&tid).copied().unwrap_or(0), asleep_ns, "thread {tid}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_taken_and_answered_in_one_turn_each() {
+        let (dir, analysis) = (tempfile::tempdir().unwrap(), analysed());
+        write_threads(dir.path(), &analysis).unwrap();
+        let (mut took, mut answered): (Vec<u32>, Vec<u32>) = (vec![], vec![]);
+        for batch in read(&dir.path().join("turns.parquet")) {
+            let (tids, from, to) = (u32s(&batch, "tid"), u64s(&batch, "from_ns"), u64s(&batch, "to_ns"));
+            assert!(from.iter().zip(&to).all(|(from, to)| from <= to));
+            let next = (1..batch.num_rows()).filter(|&i| tids[i] == tids[i - 1]);
+            assert!(next.into_iter().all(|i| to[i - 1] <= from[i]), "turns of a thread overlap");
+            for (name, all) in [("took", &mut took), ("answered", &mut answered)] {
+                let lists = batch.column_by_name(name).unwrap().as_list::<i32>();
+                all.extend(lists.values().as_primitive::<UInt32Type>().values());
+            }
+        }
+        let messages = &analysis.lifetimes.messages;
+        let of = |has: fn(&Message) -> bool| messages.iter().filter(|m| has(m)).map(|m| m.id).collect::<Vec<u32>>();
+        took.sort_unstable();
+        answered.sort_unstable();
+        assert_eq!(took, of(|m| m.recv_ns != 0));
+        assert_eq!(answered, of(|m| m.send_ns != 0));
     }
 
     /// 2,967 rows of a run had the message, leg, role and owner of another one.

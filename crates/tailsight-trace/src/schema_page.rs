@@ -26,7 +26,9 @@ events = pa.concat_tables(pa.ipc.open_stream(f).read_all() for f in sorted(pathl
 | `checksums` | a line for each part of a file, written before the part: `FILE FROM TO CRC32` (bytes; 8 hexadecimal digits) |\n\
 | `messages.parquet` | derived: one row a message, its stages and legs |\n\
 | `lifetimes.parquet` | derived: one row for each message, leg, role and owner: the exact partition of its time |\n\
-| `sent.parquet` | derived, when there are any: one row for each send call that answers no received message |\n\n\
+| `sent.parquet` | derived, when there are any: one row for each send call that answers no received message |\n\
+| `turns.parquet` | derived: one row for each time in which a thread worked for messages |\n\
+| `waits.parquet` | derived: one row for each sleep of a thread, with who ended it and what it was for |\n\n\
 A run whose `run.json` says `\"state\": \"recording\"` was killed; `\"partial\"` was interrupted or could not be\n\
 written to its end, and says why.\n\n\
 ## Compatibility\n\n\

@@ -445,6 +445,8 @@ fn clear(folder: &Folder) -> Result<(), Error> {
         "messages.parquet",
         "lifetimes.parquet",
         "sent.parquet",
+        "turns.parquet",
+        "waits.parquet",
         "causes.parquet",
         "focus.collapsed",
         "reference.collapsed",

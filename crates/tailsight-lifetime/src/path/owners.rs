@@ -240,6 +240,6 @@ fn why((because, serving): (Frame, bool)) -> impl Iterator<Item = Frame> {
     std::iter::once(because).chain(serving.then_some(Frame::Serving))
 }
 
-pub(super) fn sleep_frame(how: Sleep) -> Frame {
+pub(crate) fn sleep_frame(how: Sleep) -> Frame {
     Frame::SleepIn { nr: how.nr, uninterruptible: how.uninterruptible, io: how.io }
 }

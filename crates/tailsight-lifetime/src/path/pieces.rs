@@ -96,6 +96,17 @@ impl Piece {
         each(self.part(open));
     }
 
+    /// When it begins and ends, ns.
+    pub fn ends(&self) -> (u64, u64) {
+        match *self {
+            Piece::Core { from, to, .. }
+            | Piece::Thread { from, to, .. }
+            | Piece::Others { from, to, .. }
+            | Piece::Parked { from, to, .. }
+            | Piece::Waits { from, to, .. } => (from, to),
+        }
+    }
+
     /// The begin of the sleep that a piece's thread is in at a time: that and the time of its end say what the sleep is.
     fn sleep_at(self, activity: &Activity, time: u64) -> Option<u64> {
         let Piece::Others { tid, .. } = self else { return None };

@@ -242,6 +242,14 @@ impl Threads {
         (!thread.intervals.is_empty()).then_some(thread)
     }
 
+    /// The threads of the target that have a timeline, by id.
+    pub fn all(&self) -> impl Iterator<Item = (u32, &Thread)> {
+        let mut others: Vec<u32> = self.places.others.keys().copied().collect();
+        others.sort_unstable();
+        let met = (0u32..).zip(&self.places.table).filter(|(_, place)| **place != 0).map(|(tid, _)| tid);
+        met.chain(others).filter_map(|tid| Some((tid, self.get(tid)?)))
+    }
+
     /// When a thread of the target fell asleep in such a system call, in order.
     pub fn slept_in(&self, tid: u32, call: impl Fn(u32) -> bool) -> Vec<u64> {
         let intervals = self.get(tid).map_or(&[][..], |t| &t.intervals);

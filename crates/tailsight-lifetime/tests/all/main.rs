@@ -14,6 +14,7 @@ mod regressions;
 mod routines;
 mod rules;
 mod sending;
+mod service_rows;
 mod serving;
 mod simulator;
 mod tasks;

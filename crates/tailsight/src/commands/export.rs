@@ -127,7 +127,9 @@ fn write(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 fn parquet(opened: &Opened, dir: &Path) -> anyhow::Result<()> {
     let ideal = tailsight_ideal::of_run(&opened.analysis, &opened.analysis.work());
     let ideal_ns = ideal.as_ref().map_or(&[][..], OfRun::by_id);
-    for name in tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes, ideal_ns)? {
+    let messages = tailsight_lifetime::tables::write(dir, &opened.analysis.lifetimes, ideal_ns)?;
+    let threads = tailsight_lifetime::tables::write_threads(dir, &opened.analysis)?;
+    for name in messages.into_iter().chain(threads) {
         terminal::print(&format!("{}\n", dir.join(name).display()))?;
     }
     Ok(())

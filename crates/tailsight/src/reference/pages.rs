@@ -203,7 +203,8 @@ pub const PAGES: &[Page] = &[
         usage: &["[OPTIONS] <RUN>"],
         notes: &[
             "parquet: messages.parquet and lifetimes.parquet, tables of all messages, and sent.parquet, what the server sent \
-            by itself, if anything; docs/lifetimes.md describes every column.",
+            by itself, if anything; turns.parquet and waits.parquet, when each thread worked for which messages, and what each \
+            of its sleeps was for. docs/lifetimes.md describes every column.",
             "collapsed: focus.collapsed and reference.collapsed, call stacks with ns of a mean message, for flame graphs and \
             speedscope. pprof: stacks.pb.gz, the same for pprof, with a value of the focus and one of the reference.",
             "firefox-profiler: profile.json, the samples of the server's threads, messages as markers, for profiler.firefox.com. \
