@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// [`RoutineRow::since_ns`] of a task that had no message, and ended waits of those that have.
+pub const NO_MESSAGE: u64 = u64::MAX;
+
 /// One look (routines.arrow).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoutineRow {
@@ -11,7 +14,8 @@ pub struct RoutineRow {
     pub pid: u32,
     /// The goroutine or task, as in the event RoutineSeen.
     pub routine: u64,
-    /// When a goroutine received what it had not answered yet, CLOCK_MONOTONIC ns; 0: which message a task has the look does not tell.
+    /// When a goroutine received what it had not answered yet, CLOCK_MONOTONIC ns; 0: which message a task has the look does not tell;
+    /// [`NO_MESSAGE`]: none.
     pub since_ns: u64,
     /// What it was at.
     pub state: State,

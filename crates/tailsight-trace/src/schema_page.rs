@@ -156,7 +156,7 @@ One row for each look at a goroutine that had received something and not answere
 | `ts_ns` | uint64 | when, CLOCK_MONOTONIC ns |\n\
 | `pid` | uint32 | its process |\n\
 | `routine` | uint64 | the goroutine or task, as in RoutineSeen |\n\
-| `since_ns` | uint64 | when the goroutine received, CLOCK_MONOTONIC ns; 0: which message a task has the look does not tell |\n\
+| `since_ns` | uint64 | when the goroutine received, CLOCK_MONOTONIC ns; 0: which message a task has the look does not tell; 2^64 - 1: none, it ended waits of goroutines that have one |\n\
 | `state` | uint8 | 1: it could run, and nobody ran it; 2: a thread ran it; 3: it was in a system call; 4: it waited |\n\
 | `stack` | uint32 | where it waited: its call stack's number + 1; 0: not known, or it did not wait |\n\n\
 The Parquet tables are described in [lifetimes.md](lifetimes.md).\n";

@@ -337,9 +337,9 @@ impl Routines {
                 parts.push(WaitPart { from: at, to, ended: of.stack, meanwhile });
                 at = to;
             };
-            for (first, last, stack) in self.seen_to_wait(of.by, (from, of.ts)) {
+            for (first, last, doing, stack) in self.seen_to_stay(of.by, (from, of.ts)) {
                 add(first, Doing::NotKnown, of.stack);
-                add(last, Doing::Waits, stack);
+                add(last, doing, stack.or(of.stack));
             }
             add(of.ts, Doing::NotKnown, of.stack);
         }
@@ -349,15 +349,23 @@ impl Routines {
         parts
     }
 
-    /// From which look to which a goroutine was seen to wait at one place, between two times.
-    fn seen_to_wait(&self, task: u64, (from, to): (u64, u64)) -> Vec<(u64, u64, Option<u32>)> {
+    /// From which look to which a goroutine was seen to be at one thing, between two times; and where it waited, if it did.
+    fn seen_to_stay(&self, task: u64, (from, to): (u64, u64)) -> Vec<(u64, u64, Doing, Option<u32>)> {
         let looks = self.looks.get(&task).map_or(&[][..], Vec::as_slice);
         let within = &looks[looks.partition_point(|look| look.ts_ns < from)..];
         let within = &within[..within.partition_point(|look| look.ts_ns < to)];
         let stays =
             |one: &RoutineRow, next: &RoutineRow| (one.state, one.stack, one.pid) == (next.state, next.stack, next.pid);
-        let waits = within.chunk_by(stays).filter(|looks| looks[0].state == State::Waiting);
-        waits.map(|looks| (looks[0].ts_ns, looks[looks.len() - 1].ts_ns, looks[0].stack.checked_sub(1))).collect()
+        let stay = |looks: &[RoutineRow]| {
+            let doing = match looks[0].state {
+                State::Runnable => Doing::IsReady,
+                State::Running => Doing::Runs,
+                State::InSyscall => Doing::SleepsInCall,
+                State::Waiting => Doing::Waits,
+            };
+            (looks[0].ts_ns, looks[looks.len() - 1].ts_ns, doing, looks[0].stack.checked_sub(1))
+        };
+        within.chunk_by(stays).map(stay).collect()
     }
 
     /// When the task of a message waited between its receive call and its reply, in order and without overlap.

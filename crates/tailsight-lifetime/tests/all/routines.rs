@@ -7,7 +7,7 @@ use tailsight_lifetime::input::wakes::Waker;
 use tailsight_lifetime::{Analysis, Doing, Frame, Leg, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
-use tailsight_trace::routines::{RoutineRow, State};
+use tailsight_trace::routines::{NO_MESSAGE, RoutineRow, State};
 use tailsight_trace::tables::TaskRow;
 
 use crate::by_hand::{analysed, event, is, path, recv, request, send, switch};
@@ -523,6 +523,18 @@ fn who_makes_a_goroutine_ready_tells_its_wait_and_whoever_was_in_line_before() {
     let (of, owners) = waits(&[of_job(4_000_000), of_job(5_000_000)]);
     assert_eq!(of, is(&[(1_200_000, 6_000_000, "blocked/parked")]));
     assert!(owners.contains(&ended(gives_back, Doing::Waits, 12)), "{owners:?}");
+    // It has none, and a thread ran it: where it then ended the wait.
+    let of_job = |ts_ns| RoutineRow { since_ns: NO_MESSAGE, state: State::Running, stack: 0, ..of_job(ts_ns) };
+    let (_, owners) = waits(&[of_job(4_000_000), of_job(5_000_000)]);
+    assert!(owners.contains(&ended(gives_back, Doing::Runs, gives_back)), "{owners:?}");
+}
+
+/// A look at a goroutine that had no message then says nothing of one that it has otherwise.
+#[test]
+fn a_look_at_who_has_no_message_is_of_no_message() {
+    let looks =
+        [2_000_000, 7_000_000].map(|ts_ns| RoutineRow { since_ns: NO_MESSAGE, ..look(ts_ns, State::Waiting, 13) });
+    assert_eq!(parked(&analysed(facts(&looks), moved())), []);
 }
 
 proptest! {

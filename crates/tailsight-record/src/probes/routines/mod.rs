@@ -123,6 +123,16 @@ pub fn open(loaded: &Loaded) -> impl Iterator<Item = Open> {
     })
 }
 
+/// Goroutines that made one ready which has a message, and never received themselves; `since_ns` of each: when it last did so.
+pub fn wakers(loaded: &Loaded) -> impl Iterator<Item = Open> {
+    loaded.probes.variables().go_wakers.iter().filter_map(|entry| {
+        // SAFETY: the reference is live; programs write this word after the rest of the entry.
+        let address = unsafe { std::ptr::read_volatile(&raw const entry.address) };
+        let waker = Open { pid: entry.tgid as u32, address, routine: entry.routine, since_ns: entry.since };
+        (address != 0).then_some(waker)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

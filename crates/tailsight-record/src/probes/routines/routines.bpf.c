@@ -40,6 +40,11 @@ struct open_routine {
 /* A bit for each entry that may have one: the recorder looks some hundred times a second. */
 __u64 open_bits[OPEN_ROUTINES / 64];
 
+/* Goroutines that made one of those ready and never received from a client themselves: a job of the program's own that had a lock, a worker.
+ * By some bits of their address, as above. The recorder looks at them, too. `since`: when one last did so. */
+#define GO_WAKERS 64
+struct open_routine go_wakers[GO_WAKERS];
+
 /* What each thread was last in, by the low bits of its id: only a change is an event. */
 struct last_routine {
 	__u64 routine;
@@ -165,6 +170,25 @@ static __noinline __u32 place_of_goroutine(__u64 who, __u64 g, __u64 saved_fp_at
 	return place_of_stack(who, saved.pc, saved.sp, fp);
 }
 
+/* Keeps who made a goroutine ready that has a message. */
+static __always_inline void note_waker(__u32 tgid, __u64 waits, __u64 waker)
+{
+	const struct open_routine *open = &open_routines[waits * TS_MIX_K1 >> 52 & (OPEN_ROUTINES - 1)];
+	if (open->address != waits || open->tgid != tgid)
+		return;
+	/* An entry keeps its number when its message is answered. */
+	open = &open_routines[waker * TS_MIX_K1 >> 52 & (OPEN_ROUTINES - 1)];
+	if (open->routine == routine_of(waker))
+		return;
+	struct open_routine *entry = &go_wakers[waker * TS_MIX_K1 >> 58 & (GO_WAKERS - 1)];
+	entry->address = 0;
+	entry->since = bpf_ktime_get_ns();
+	entry->routine = routine_of(waker);
+	entry->tgid = tgid;
+	barrier();
+	*(volatile __u64 *)&entry->address = waker;
+}
+
 /* A goroutine, which waits, is made ready by the one whose thread this is. Go does that on a stack of the thread's own, and has saved the
  * registers of both. Its scheduler, timers and poller are in none. */
 static __always_inline void goroutine_ready(__u64 who, struct pt_regs *regs, __u64 saved_fp_at)
@@ -175,6 +199,8 @@ static __always_inline void goroutine_ready(__u64 who, struct pt_regs *regs, __u
 	    bpf_probe_read_user(&waker, sizeof(waker), (void *)(m + saved_fp_at + GO_M_CURG_BEHIND_FP)))
 		return;
 	see_routine(who, waker);
+	if (waker)
+		note_waker(who >> 32, waits, waker);
 	fields.place = place_of_goroutine(who, waits, saved_fp_at);
 	emit_of(who, ts_pack_woken(TS_ROUTINE_WAITED, fields));
 	fields.place = 0;

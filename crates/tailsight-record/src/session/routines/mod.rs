@@ -1,7 +1,7 @@
 //! Tasks of runtimes, looked at from outside of the target while the recording runs: goroutines that have a message, tasks of asyncio while
 //! a message waits.
 //!
-//! In: what received and did not answer yet, as the probes know it. Out: [`Look`]s: what each task was at, and where. The target is neither
+//! In: what received and did not answer yet, and who ended waits of that, as the probes know it. Out: [`Look`]s: what each task was at, and where. The target is neither
 //! stopped nor changed: its memory is read (`process_vm_readv`), the task's own words before and after what it waits in, and a look at one
 //! that went on meanwhile is dropped and counted. Where things are depends on the version of the runtime ([`tailsight_tasks`]); of another
 //! version nothing is read.
@@ -20,7 +20,7 @@ use tailsight_tasks::asyncio::{Asyncio, Place};
 use tailsight_tasks::cpython::Layout;
 use tailsight_tasks::{Memory, go};
 use tailsight_trace::meta;
-use tailsight_trace::routines::{RoutineRow, State};
+use tailsight_trace::routines::{NO_MESSAGE, RoutineRow, State};
 use tailsight_trace::samples::SampleRow;
 
 use self::breakpoints::{ProgramFile, TaskPlan};
@@ -37,6 +37,8 @@ const SHARE_OF_CORE: u32 = 100;
 const MOST_APART: Duration = Duration::from_millis(100);
 /// Goroutines that are looked at in one turn, the oldest messages first.
 const MOST_AT_ONCE: usize = 64;
+/// Goroutines without a message that are looked at besides: those that ended waits last.
+const MOST_WAKERS: usize = 16;
 /// Who has a younger message is let be.
 const YOUNGEST_NS: u64 = 1_000_000;
 /// A goroutine that has not answered for so long is none that answers: its messages go to others. So is a socket.
@@ -230,6 +232,16 @@ impl Routines {
         goroutines.truncate(MOST_AT_ONCE);
         for open in &goroutines {
             self.look_at(open);
+        }
+        // While somebody waits: what those do that ended waits before.
+        if !goroutines.is_empty() {
+            let lately = |waker: &Open| age(waker) < OLDEST_NS;
+            let mut wakers: Vec<Open> = routines::wakers(loaded).filter(lately).collect();
+            wakers.sort_unstable_by_key(|waker| std::cmp::Reverse(waker.since_ns));
+            wakers.retain(|waker| goroutines.iter().all(|open| (open.pid, open.address) != (waker.pid, waker.address)));
+            for waker in wakers.into_iter().take(MOST_WAKERS) {
+                self.look_at(&Open { since_ns: NO_MESSAGE, ..waker });
+            }
         }
         for pid in sockets.iter().map(|open| open.pid).collect::<BTreeSet<u32>>() {
             self.look_at_tasks(pid, |address| routines::number_of(loaded, address), stacks);
