@@ -30,8 +30,8 @@ pub(crate) fn missing(diagnosis: &Diagnosis) -> Option<String> {
     };
     Some(match n {
         0 if is_sleep(first) => format!(
-            "cause {rank} has no place in the program: the stack of a thread that waits for work (epoll_wait and such) is read only while \
-             it has a request in hand, and where the code of the process is known"
+            "cause {rank} has no place in the program: its thread slept where an event loop waits for whatever comes (epoll_wait and such), or \
+             its stack was not read, which is done while it has a request in hand and where the code of the process is known"
         ),
         0 => format!(
             "no function for cause {rank}: the clock met none of its time; record longer, or at a higher rate (record --sample 8000)"

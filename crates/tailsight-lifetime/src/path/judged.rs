@@ -41,7 +41,7 @@ pub fn judged(activity: &Activity, tid: u32, (wait, to): (Wait, u64), service: &
     };
     let own = match service.iter().find(holds) {
         // It waits for that whatever its threads do.
-        Some(Piece::Waits { frame, .. }) => {
+        Some(Piece::Waits { frame, .. } | Piece::Answer { frame, .. }) => {
             return Judged { is_of_message: true, purpose: Purpose::Named(*frame), rule: None };
         }
         Some(Piece::Thread { focus, .. }) if focus.tid == tid => Some(*focus),

@@ -177,6 +177,16 @@ impl Owners {
         id
     }
 
+    /// A wait for another server's answer, at a place of the program where that is known.
+    pub(super) fn answer(&mut self, frame: Frame, place: u32) -> OwnerId {
+        match place.checked_sub(1) {
+            None => self.single(frame),
+            Some(stack) => {
+                self.intern(Owner { context: Context::Blocked, frames: vec![frame, Frame::Place { stack }] })
+            }
+        }
+    }
+
     /// A wait of the message's task, at a place of the program where that is known.
     /// `ended`: where it was ended. `for_others`: it waited for another message, which it had first.
     pub(super) fn parked(

@@ -69,6 +69,17 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
+    /// A wait for the answer of another server that the message asked.
+    Answer {
+        /// Whose.
+        frame: Frame,
+        /// Where in the program its thread stood still for it: a call stack's number plus 1; 0: it did something else, or not known.
+        place: u32,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
 }
 
 impl Piece {
@@ -76,7 +87,9 @@ impl Piece {
     pub fn within(self, activity: &Activity, windows: &[(u64, u64)], mut each: impl FnMut(Piece)) {
         let (from, to) = match self {
             Piece::Core { from, to, .. } | Piece::Others { from, to, .. } => (from, to),
-            Piece::Thread { .. } | Piece::Waits { .. } | Piece::Parked { .. } => return each(self),
+            Piece::Thread { .. } | Piece::Waits { .. } | Piece::Answer { .. } | Piece::Parked { .. } => {
+                return each(self);
+            }
         };
         let first = windows.partition_point(|&(_, end)| end <= from);
         let inside = windows[first..].iter().take_while(|&&(begin, _)| begin < to);
@@ -103,6 +116,7 @@ impl Piece {
             | Piece::Thread { from, to, .. }
             | Piece::Others { from, to, .. }
             | Piece::Parked { from, to, .. }
+            | Piece::Answer { from, to, .. }
             | Piece::Waits { from, to, .. } => (from, to),
         }
     }
@@ -194,6 +208,9 @@ pub struct Followed {
     /// That sleep was a wait for a lock that is tried for again when a time limit is over: CPython's, or a monitor of a JVM. Whoever has one
     /// of those gives it back before it waits for its client; a monitor may be held in a sleep, or while another server is asked.
     pub(super) tried_again: bool,
+    /// The last thread that was followed and slept in the middle of other messages: it had what the message needs, and waited for the threads that
+    /// are followed after it. 0: none.
+    pub(super) holder: u32,
     /// The threads that are followed pass on what a packet or a timer brought; none of them holds a lock.
     pub(super) handed: bool,
     /// The rule by which it is followed.
@@ -273,7 +290,8 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
                 task.pieces(sources, m, (at, begin), focus, out);
                 let frame = Frame::Peer { symbol: call.peer, guessed: call.guessed };
-                out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
+                let place = place_of_read(sources.activity, call.tid, (begin, end));
+                out.push(Piece::Answer { frame, place, from: begin, to: end });
                 at = end;
                 // The answer has arrived; what the thread that receives it does for others until then is `ahead`.
                 focus.of.mine[1] = (call.tid, call.received);
@@ -431,6 +449,19 @@ impl Waits {
             false => thread_pieces(sources.activity, from, to, Focus { own_from: from, ..focus }, out),
         }
     }
+}
+
+/// Where in the program a thread stood still in a read between two times: a call stack's number plus 1; 0: it did not, or not known. Where an event
+/// loop waits for whatever comes is no place of the program that tells anything.
+fn place_of_read(activity: &Activity, tid: u32, (from, to): (u64, u64)) -> u32 {
+    let intervals = activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+    let first = intervals.partition_point(|interval| interval.from <= from).saturating_sub(1);
+    let within = intervals[first..].iter().take_while(|interval| interval.from < to);
+    let mut places = within.filter_map(|interval| match interval.state {
+        State::Sleeping { how } if how.is_for_data() && !how.is_for_work() && how.place != 0 => Some(how.place),
+        _ => None,
+    });
+    places.next().unwrap_or(0)
 }
 
 /// Until when a message's request was still arriving: when the last segment that its reply answers was received, if the reply followed at once.

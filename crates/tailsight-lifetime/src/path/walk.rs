@@ -68,6 +68,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
             }
             Piece::Waits { frame, role, from, to } => self.waits(frame, role, from, to),
+            Piece::Answer { frame, place, from, to } => {
+                let owner = self.owners.answer(frame, place);
+                self.emit((from, to), None, Role::A, owner, None);
+            }
             Piece::Parked { stack, for_others, ended, meanwhile, from, to } => {
                 let owner = self.owners.parked((stack, ended), for_others, meanwhile);
                 self.emit((from, to), None, Role::A, owner, None);
@@ -286,8 +290,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             Verdict::Wait(frame) => self.owners.single(frame),
             Verdict::Ahead { by } => self.owners.ahead_asleep(how, by),
             Verdict::Blocked { how, by } => self.owners.blocked(how, by),
-            Verdict::WaitedFor { because, serves, by } => {
-                self.owners.waited_asleep(focus.tid, (because, serves), how, by, self.activity.threads.names())
+            Verdict::WaitedFor { tid, because, serves, by } => {
+                self.owners.waited_asleep(tid, (because, serves), how, by, self.activity.threads.names())
             }
         };
         self.emit((from, to), None, Role::A, owner, Some(rule));

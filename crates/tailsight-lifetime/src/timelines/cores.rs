@@ -249,7 +249,12 @@ impl Core {
         if tree.within(self.node).interrupt {
             return;
         }
-        let inside = frame == Frame::FileSync && threads.innermost(event.tid, |f| *f == frame).is_some();
+        let is_inside = |threads: &mut Threads| threads.innermost(event.tid, |f| *f == frame).is_some();
+        // A mutex that spins first and then sleeps begins twice, and ends once. A thread waits for one lock at a time.
+        if frame == Frame::KernelLock && is_inside(threads) {
+            return;
+        }
+        let inside = frame == Frame::FileSync && is_inside(threads);
         threads.push_frame(event.tid, frame, event.ts);
         let node = threads.base(tree, event.tid);
         self.enter(event.ts, node, !inside);

@@ -5,8 +5,11 @@ use tailsight_lifetime::{Leg, Rule};
 use tailsight_trace::Event;
 use tailsight_trace::event::Kind;
 
-use crate::by_hand::{decides, event, path, recv, send, switch};
-use crate::waits::{A, B, EPOLL, FUTEX, LOCAL_TIMER, NANOSLEEP, ONE, THREE, TWO, analyse, merged, request, waking};
+use crate::by_hand::{decides, event, is, path, recv, send, switch};
+use crate::waits::{
+    A, B, EPOLL, FUTEX, LOCAL_TIMER, NANOSLEEP, ONE, PEER, THREE, TWO, analyse, answer, ask, merged, ready, request,
+    waking,
+};
 
 const HELD: &str = "sibling:two/sleep:futex";
 
@@ -302,4 +305,60 @@ fn a_thread_that_its_packet_woke_waits_for_a_lock_before_it_receives() {
     let receive = path(&analysis, 1_000_250, Leg::Receive);
     assert_eq!(time(&receive, HELD), 1_000_000 - 50, "{receive:?}");
     assert!(receive.iter().all(|s| s.2 != "own" || s.1 - s.0 < 1_000), "{receive:?}");
+}
+
+/// Java: a request had one of two connections of a pool while it waited for another server, by a client with threads of its own. "Another server"
+/// was said of those that waited for the pool, and asked nobody.
+#[test]
+fn who_waits_for_a_pool_waits_for_who_has_it_and_not_for_the_server_that_this_one_asked() {
+    let waits_for_the_pool = vec![
+        switch(5, 0, ONE, 0),
+        recv(100_000, A, ONE),
+        switch(110_000, ONE, 0, FUTEX),
+        switch(6_000_050, 0, ONE, 0),
+        send(6_000_100, A, ONE),
+    ];
+    let has_it = vec![
+        switch(5, 0, TWO, 0),
+        recv(20_000, B, TWO),
+        switch(40_000, TWO, 0, FUTEX),
+        switch(6_000_020, 0, TWO, 0),
+        waking(6_000_040, TWO, ONE),
+        send(6_000_200, B, TWO),
+    ];
+    let client = vec![
+        switch(5, 0, THREE, 0),
+        ask(30_000, THREE),
+        switch(35_000, THREE, 0, EPOLL),
+        switch(6_000_004, 0, THREE, 0),
+        answer(6_000_005, THREE),
+        waking(6_000_010, THREE, TWO),
+        switch(6_000_060, THREE, 0, EPOLL),
+    ];
+    let network = merged([request(10, B), request(90_000, A), ready(6_000_000, Some(THREE))].concat());
+    let analysis = analyse(vec![waits_for_the_pool, has_it, client, network]);
+    decides(&analysis, Rule::WaitedFor);
+    let longest = path(&analysis, 100_000, Leg::Service).into_iter().max_by_key(|span| span.1 - span.0);
+    let (from, _, owner) = longest.expect("a wait");
+    assert_eq!((from, owner), (110_000, format!("sibling:two/sleep:futex/serving/sleep:epoll_pwait/{PEER}")));
+}
+
+/// gunicorn: the kernel's mutexes spin first, and begin anew when they sleep. All that its thread did after the first of these was "a lock: kernel
+/// lock", 33 % of the tail, for two begins have one end.
+#[test]
+fn a_mutex_that_spins_before_it_sleeps_is_one_wait() {
+    const MUTEX: u64 = 32;
+    const SPINS: u64 = 1;
+    let contends = |ts, kind, flags| event(ts, kind, 0, ONE, [flags, 0, 0]);
+    let serving = vec![
+        switch(5, 0, ONE, 0),
+        recv(1_000, A, ONE),
+        contends(2_000, Kind::ContentionBegin, MUTEX | SPINS),
+        contends(2_500, Kind::ContentionBegin, MUTEX),
+        contends(4_000, Kind::ContentionEnd, 0),
+        send(90_000, A, ONE),
+    ];
+    let analysis = analyse(vec![serving, request(10, A)]);
+    let service = path(&analysis, 1_000, Leg::Service);
+    assert_eq!(service, is(&[(1_000, 2_000, "own"), (2_000, 4_000, "own/kernel-lock"), (4_000, 90_000, "own")]));
 }

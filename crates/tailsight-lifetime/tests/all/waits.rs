@@ -21,7 +21,7 @@ pub(super) const B: u64 = 11211 << 16 | 4001;
 const C: u64 = 11211 << 16 | 4002;
 const BEHIND: u64 = 5000 << 16 | 9101;
 const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
-const PEER: &str = "peer:python3 (127.0.0.1:9101)";
+pub(super) const PEER: &str = "peer:python3 (127.0.0.1:9101)";
 const RECVFROM: u64 = 45;
 const FLOCK: u64 = 73;
 pub(super) const FUTEX: u64 = 202;
@@ -33,14 +33,14 @@ pub(super) const LOCAL_TIMER: u16 = 0;
 pub(super) fn request(ts: u64, ports: u64) -> Vec<Event> {
     by_hand::request(ts, ports).to_vec()
 }
-fn ask(ts: u64, tid: u32) -> Event {
+pub(super) fn ask(ts: u64, tid: u32) -> Event {
     Event { aux: flow_flags::CLIENT, ..event(ts, Kind::Send, 0, tid, [LOOPBACK, BEHIND | 10 << 32, 10 | 8 << 32]) }
 }
-fn answer(ts: u64, tid: u32) -> Event {
+pub(super) fn answer(ts: u64, tid: u32) -> Event {
     event(ts, Kind::PeerRecv, 0, tid, [LOOPBACK, BEHIND | 20 << 32, 10 | 8 << 32])
 }
 /// The answer arrives in a softirq and wakes a thread 2 ns later, when one is given.
-fn ready(ts: u64, wakes: Option<u32>) -> Vec<Event> {
+pub(super) fn ready(ts: u64, wakes: Option<u32>) -> Vec<Event> {
     let mut out = vec![
         event(ts - 1, Kind::SoftirqEntry, 0, 0, [3, 0, 0]),
         event(ts, Kind::PeerReady, 0, 0, [LOOPBACK, BEHIND | 20 << 32, 8]),

@@ -318,8 +318,8 @@ fn groups(d: &Diagnosis) -> Vec<String> {
     let one = |c: &tailsight_diagnose::model::Cluster| {
         let name = match c.category {
             Category::NotSignificant => match causes::by_chance(d) {
-                largest if largest.is_empty() => "differences that may be chance".to_owned(),
-                largest => format!("differences that may be chance (the largest: {largest})"),
+                largest if largest.is_empty() => "differences too rare to tell from chance".to_owned(),
+                largest => format!("differences too rare to tell from chance (the largest: {largest})"),
             },
             category if category.says(&c.title()) => category.words().to_owned(),
             category => format!("{} ({})", clean(&c.title()), category.words()),

@@ -111,8 +111,10 @@ impl<'a> Case<'a> {
     pub fn followed(&self, reason: Option<Frame>) -> Focus {
         let Focus { followed: before, .. } = self.focus;
         let first = before.because.is_none();
+        let holds = || before.is_other && self.sleeper_serves();
         let followed = Followed {
             is_other: true,
+            holder: if holds() { self.focus.tid } else { before.holder },
             because: before.because.or(reason),
             place: if first && self.needs_what_another_has() { self.place_of_work() } else { before.place },
             asked: if first { self.wait.from } else { before.asked },
@@ -120,6 +122,11 @@ impl<'a> Case<'a> {
             ..before
         };
         Focus { followed, until: self.ended, ..self.focus }
+    }
+
+    /// Whether an event loop slept until the answer of a server came, `by`, for a thread that waited for that in the middle of other messages.
+    pub fn passes_on_to_a_holder(&self, by: Option<Frame>) -> bool {
+        self.focus.followed.holder != 0 && self.wait.how.is_for_work() && matches!(by, Some(Frame::Peer { .. }))
     }
 
     /// The server whose packet ended the sleep, if it answered another message's call.

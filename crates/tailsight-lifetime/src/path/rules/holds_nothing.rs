@@ -1,7 +1,9 @@
 //! The thread for which the message waits in a lock polls for whatever comes, and is not in the middle of other messages.
 //!
 //! A thread that polls holds no lock, unless it keeps a transaction open for its client between two statements. One that waits for the answer
-//! of a server that it asked does not poll, unless the message's thread woke it for that: it may have a lock, or a job of somebody's.
+//! of a server that it asked does not poll, unless the message's thread woke it for that: it may have a lock, or a job of somebody's. And if a
+//! thread that serves other messages waited for this one, that one has what the message needs (a connection of a pool), and the answer that this
+//! one passes on is for that.
 //!
 //! Example: `a_thread_that_polls_for_whatever_comes_holds_no_lock` in `tests/all/rules.rs`.
 
@@ -20,5 +22,5 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let asked = how.is_for_data()
         && matches!(by, Some(Frame::Peer { .. }))
         && was_at_something_else(case.activity, focus.tid, case.wait.from, of_message);
-    (idle && !asked).then(|| Verdict::Blocked { how: at_first_place(case), by })
+    (idle && !asked && !case.passes_on_to_a_holder(by)).then(|| Verdict::Blocked { how: at_first_place(case), by })
 }

@@ -43,8 +43,8 @@ pub(super) enum Verdict {
     Ahead { by: Option<Frame> },
     /// A wait for something outside of the application.
     Blocked { how: Sleep, by: Option<Frame> },
-    /// Another thread's sleep, because of which the message's thread waited; `serves`: it served other messages.
-    WaitedFor { because: Frame, serves: bool, by: Option<Frame> },
+    /// A sleep of the thread `tid`, or of one that it waited for, because of which the message's thread waited; `serves`: it served other messages.
+    WaitedFor { tid: u32, because: Frame, serves: bool, by: Option<Frame> },
 }
 
 /// The first rule that answers, and its answer.
