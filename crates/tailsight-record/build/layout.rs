@@ -67,17 +67,17 @@ impl Kind {
     fn size(&self) -> u64 {
         match self {
             Kind::Number(_, size) | Kind::Structure { size, .. } => *size,
-            Kind::Array(of, count) => of.size() * count,
+            Kind::Array(element, count) => element.size() * count,
         }
     }
 
     /// As Rust's source; a structure is remembered.
-    fn rust(&self, found: &mut Structures) -> String {
+    fn rust(&self, structures: &mut Structures) -> String {
         match self {
             Kind::Number(name, _) => (*name).to_owned(),
-            Kind::Array(of, count) => format!("[{}; {count}]", of.rust(found)),
+            Kind::Array(element, count) => format!("[{}; {count}]", element.rust(structures)),
             Kind::Structure { name, fields, .. } => {
-                found.insert(name.clone(), fields.clone());
+                structures.insert(name.clone(), fields.clone());
                 name.clone()
             }
         }
@@ -85,14 +85,14 @@ impl Kind {
 }
 
 /// A structure, with padding where C has padding.
-fn structure(name: &str, fields: &[Field], more: &str, found: &mut Structures) -> String {
+fn structure(name: &str, fields: &[Field], more: &str, structures: &mut Structures) -> String {
     let mut out = format!("#[repr(C)]\n#[derive(Clone, Copy, Debug{more})]\npub struct {name} {{\n");
     let mut at = 0;
     for field in fields {
         if field.offset > at {
             writeln!(out, "    room_{at}: [u8; {}],", field.offset - at).expect("a string takes it");
         }
-        writeln!(out, "    pub {}: {},", field.name, field.kind.rust(found)).expect("a string takes it");
+        writeln!(out, "    pub {}: {},", field.name, field.kind.rust(structures)).expect("a string takes it");
         at = field.offset + field.kind.size();
     }
     out += "}\n";
@@ -178,17 +178,17 @@ impl<'a> Btf<'a> {
         // Number 0 is `void`.
         let mut types: Vec<&[u8]> = vec![&[]];
         while !rest.is_empty() {
-            let (many, of) = (u32_at(rest, 4) & 0xffff, u32_at(rest, 4) >> 24 & 0x1f);
+            let (many, kind_of_type) = (u32_at(rest, 4) & 0xffff, u32_at(rest, 4) >> 24 & 0x1f);
             // Bytes after the first three words, plus those of each member.
-            let (fixed, each) = match of {
+            let (fixed, each) = match kind_of_type {
                 kind::INT | kind::VAR | 17 => (4, 0),
                 kind::ARRAY => (12, 0),
                 kind::STRUCT | 5 | kind::DATASEC | 19 => (0, 12),
                 6 | 13 => (0, 8),
                 _ => (0, 0),
             };
-            let (this, next) = rest.split_at(12 + fixed + each * many as usize);
-            types.push(this);
+            let (type_bytes, next) = rest.split_at(12 + fixed + each * many as usize);
+            types.push(type_bytes);
             rest = next;
         }
         Btf { types, names }
@@ -235,9 +235,9 @@ impl<'a> Btf<'a> {
             }
             kind::ARRAY => Kind::Array(Box::new(self.resolved(u32_at(words, 12))), u32_at(words, 20).into()),
             kind::STRUCT => {
-                let fields = self.members(id).map(|[name, of, bits]| {
+                let fields = self.members(id).map(|[name, type_id, bits]| {
                     let name = text(self.names, name).to_owned();
-                    Field { name, offset: u64::from(bits) / 8, kind: self.resolved(of) }
+                    Field { name, offset: u64::from(bits) / 8, kind: self.resolved(type_id) }
                 });
                 let fields = fields.collect();
                 Kind::Structure { name: self.name(id).to_owned(), size: u32_at(words, 8).into(), fields }

@@ -48,8 +48,8 @@ impl Attachable {
             .collect();
         let no_types = |source| Error::NoTypes { source };
         Ok(Attachable {
-            tracepoints: found(&tracepoints, btf::tracepoints(&tracepoints).map_err(no_types)?),
-            functions: found(&functions, btf::functions(&functions).map_err(no_types)?),
+            tracepoints: by_name(&tracepoints, btf::tracepoints(&tracepoints).map_err(no_types)?),
+            functions: by_name(&functions, btf::functions(&functions).map_err(no_types)?),
             fentry: fentry::allowed(),
             modules: try_modules(),
             cgroup: cgroup_root().map(|_| ()).map_err(|e| tailsight_units::chain(&e)),
@@ -85,8 +85,8 @@ pub fn kernel_functions(asked: &str, pattern: &str) -> Result<Vec<String>, Error
     fentry::allowed().map_err(none)?;
     let text = std::fs::read_to_string(KALLSYMS).map_err(|source| Error::Read { path: KALLSYMS.into(), source })?;
     let names = matching(&text, pattern);
-    let all: Vec<&str> = names.iter().map(String::as_str).collect();
-    let places = btf::functions(&all).map_err(|source| Error::NoTypes { source })?;
+    let functions: Vec<&str> = names.iter().map(String::as_str).collect();
+    let places = btf::functions(&functions).map_err(|source| Error::NoTypes { source })?;
     let there: Vec<String> = names.iter().zip(places).filter(|(_, at)| at.is_some()).map(|(n, _)| n.clone()).collect();
     if there.is_empty() {
         return Err(none(format!("this kernel has no function {pattern:?} that programs can attach to")));
@@ -108,7 +108,7 @@ fn matching(kallsyms: &str, pattern: &str) -> Vec<String> {
     names
 }
 
-fn found(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static str, Place> {
+fn by_name(names: &[&'static str], places: Vec<Option<Place>>) -> HashMap<&'static str, Place> {
     names.iter().zip(places).filter_map(|(name, place)| Some((*name, place?))).collect()
 }
 

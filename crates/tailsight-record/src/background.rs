@@ -64,11 +64,11 @@ impl Background {
     pub fn begin(stop: &Stop, group: Option<Arc<SessionGroup>>) -> Background {
         let shared = Arc::new(Shared { stop: stop.clone(), group, ..Shared::default() });
         shared.worker.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
-        let (seen, watch_tid) = (Arc::clone(&shared), Arc::new(AtomicI32::new(0)));
+        let (watched, watch_tid) = (Arc::clone(&shared), Arc::new(AtomicI32::new(0)));
         let tid = Arc::clone(&watch_tid);
         let start = move || {
             tid.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
-            watch(&seen);
+            watch(&watched);
         };
         let named = std::thread::Builder::new().name("tailsight-watch".into());
         let watch = priority::may_be_raised().then(|| named.spawn(start).ok()).flatten();

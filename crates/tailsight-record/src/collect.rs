@@ -87,8 +87,8 @@ impl Collector {
             Some(Kind::SchedSwitch) => {
                 let mut switch = fields::Switch::of(event);
                 let Some(id) = switch.stack.checked_sub(1) else { return };
-                let known = self.by_stack.get(&id).copied();
-                switch.stack = known.unwrap_or_else(|| self.stack(id, &stack(id)));
+                let stack_number = self.by_stack.get(&id).copied();
+                switch.stack = stack_number.unwrap_or_else(|| self.stack(id, &stack(id)));
                 switch.write(event);
             }
             Some(Kind::TaskFork | Kind::TaskExec | Kind::TaskRename)
@@ -205,8 +205,8 @@ impl Collector {
     }
 
     /// Connections met while recording that the snapshot did not have.
-    pub fn new_sockets(&self, known: &[SocketRow]) -> Vec<SocketRow> {
-        let have: HashSet<(u64, u16, u16)> = known.iter().map(|s| (s.addrs, s.local_port, s.remote_port)).collect();
+    pub fn new_sockets(&self, listed: &[SocketRow]) -> Vec<SocketRow> {
+        let have: HashSet<(u64, u16, u16)> = listed.iter().map(|s| (s.addrs, s.local_port, s.remote_port)).collect();
         let mut rows: Vec<SocketRow> = self
             .connections
             .iter()
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn what_comes_after_a_storm_is_kept() {
         let mut c = Collector::new();
-        let mut see = |ts: u64, kind: Kind, of: u64| {
-            c.see(&mut Event { ts, kind: kind as u8, a: of, b: 80 << 16 | 1, ..Event::default() }, &|_| vec![]);
+        let mut see = |ts: u64, kind: Kind, tid: u64| {
+            c.see(&mut Event { ts, kind: kind as u8, a: tid, b: 80 << 16 | 1, ..Event::default() }, &|_| vec![]);
         };
         (0..MOST_TASKS as u64).for_each(|n| see(n, Kind::TaskRename, 7));
         (0..MOST_CONNECTIONS as u64).for_each(|n| see(n, Kind::SockState, n));

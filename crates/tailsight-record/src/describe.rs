@@ -43,14 +43,14 @@ pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
 
 /// The settings of the host, and of a process, that can lengthen the tail.
 pub fn settings(pid: Option<u32>) -> Vec<meta::Setting> {
-    let of = |s: tailsight_host::Setting| meta::Setting {
+    let as_meta = |s: tailsight_host::Setting| meta::Setting {
         id: s.id,
         title: s.title,
         value: s.value,
         verdict: s.verdict.name().into(),
         why: s.why,
     };
-    tailsight_host::settings::read(&tailsight_host::Root::host(), pid).into_iter().map(of).collect()
+    tailsight_host::settings::read(&tailsight_host::Root::host(), pid).into_iter().map(as_meta).collect()
 }
 
 /// The kernel's names of the reasons for dropping packets, without their common prefix; empty where the kernel does not

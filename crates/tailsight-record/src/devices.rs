@@ -10,7 +10,7 @@ use tailsight_host::{Root, device};
 use tailsight_trace::meta::Device;
 
 /// Most devices that are written down.
-const MOST: usize = 8;
+const MOST_DEVICES: usize = 8;
 
 /// Devices with packets of the target: those with interrupts first, then by packets.
 pub fn of_target(pid: Option<u32>, packets: &HashMap<u32, u64>) -> Vec<Device> {
@@ -19,20 +19,25 @@ pub fn of_target(pid: Option<u32>, packets: &HashMap<u32, u64>) -> Vec<Device> {
     }
     let root = Root::host();
     let theirs = pid.filter(|&p| device::is_elsewhere(p)).and_then(|p| device::of_process(&root, p).ok());
-    known(packets, &theirs.unwrap_or_default(), &device::here(&root), pid.unwrap_or_default())
+    located(packets, &theirs.unwrap_or_default(), &device::here(&root), pid.unwrap_or_default())
 }
 
-fn known(packets: &HashMap<u32, u64>, theirs: &[device::Device], ours: &[device::Device], target: u32) -> Vec<Device> {
+fn located(
+    packets: &HashMap<u32, u64>,
+    theirs: &[device::Device],
+    ours: &[device::Device],
+    target: u32,
+) -> Vec<Device> {
     let row = |(&ifindex, &packets): (&u32, &u64)| {
-        let of = |all: &[device::Device]| all.iter().find(|d| d.ifindex == ifindex).cloned();
-        let (found, here) = of(theirs).map(|d| (d, false)).or_else(|| Some((of(ours)?, true)))?;
-        let device::Device { name, ifindex, driver, rx_queues, tx_queues, irqs } = found;
+        let device_in = |devices: &[device::Device]| devices.iter().find(|d| d.ifindex == ifindex).cloned();
+        let (device, here) = device_in(theirs).map(|d| (d, false)).or_else(|| Some((device_in(ours)?, true)))?;
+        let device::Device { name, ifindex, driver, rx_queues, tx_queues, irqs } = device;
         let pid = if here { 0 } else { target };
         Some(Device { name, ifindex, here, pid, driver, rx_queues, tx_queues, irqs, packets })
     };
     let mut rows: Vec<Device> = packets.iter().filter_map(row).collect();
     rows.sort_by_key(|d| (d.irqs.is_empty(), std::cmp::Reverse(d.packets), d.ifindex));
-    rows.truncate(MOST);
+    rows.truncate(MOST_DEVICES);
     rows
 }
 
@@ -51,8 +56,8 @@ mod tests {
         let (theirs, ours) =
             ([device("lo", 1, &[]), device("veth0", 9, &[])], [device("lo", 1, &[]), device("eth0", 2, &[38, 39])]);
         let packets = HashMap::from([(9, 500), (2, 400), (1, 700), (77, 1)]);
-        let found = known(&packets, &theirs, &ours, 41);
-        let rows: Vec<_> = found.iter().map(|d| (d.name.as_str(), d.here, d.pid, d.packets, d.irqs.len())).collect();
+        let devices = located(&packets, &theirs, &ours, 41);
+        let rows: Vec<_> = devices.iter().map(|d| (d.name.as_str(), d.here, d.pid, d.packets, d.irqs.len())).collect();
         assert_eq!(rows, [("eth0", true, 0, 400, 2), ("lo", false, 41, 700, 0), ("veth0", false, 41, 500, 0)]);
         assert!(of_target(None, &HashMap::new()).is_empty());
     }

@@ -18,20 +18,20 @@ const BLIND: [(&str, &str); 9] = [
 ];
 
 /// Descriptors of a process that are looked at.
-const MOST: usize = 4096;
+const MOST_DESCRIPTORS: usize = 4096;
 
 /// The file systems, each once, in order. What cannot be read has none.
 pub fn unseen(pids: &[u32]) -> Vec<String> {
-    let mut found: Vec<String> = pids.iter().flat_map(|&pid| of_process(pid)).map(str::to_owned).collect();
-    found.sort();
-    found.dedup();
-    found
+    let mut file_systems: Vec<String> = pids.iter().flat_map(|&pid| of_process(pid)).map(str::to_owned).collect();
+    file_systems.sort();
+    file_systems.dedup();
+    file_systems
 }
 
 fn of_process(pid: u32) -> Vec<&'static str> {
     let Ok(list) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return vec![] };
     let mounts = Mounts::of(pid);
-    let of = |entry: std::fs::DirEntry| {
+    let unseen_of = |entry: std::fs::DirEntry| {
         // A socket, a pipe and the like have no path; to look at them costs nothing but time.
         if !std::fs::read_link(entry.path()).ok()?.starts_with("/") {
             return None;
@@ -41,11 +41,11 @@ fn of_process(pid: u32) -> Vec<&'static str> {
         // The file itself is not touched: who answers for its file system might never answer.
         is_for_writing(&info).then(|| named(mounts.kind_of(mount_of(&info)?)?)).flatten()
     };
-    list.flatten().take(MOST).filter_map(of).collect()
+    list.flatten().take(MOST_DESCRIPTORS).filter_map(unseen_of).collect()
 }
 
 fn named(kind: &str) -> Option<&'static str> {
-    let listed = BLIND.iter().find(|(of, _)| *of == kind).map(|(_, name)| *name);
+    let listed = BLIND.iter().find(|(kernel_name, _)| *kernel_name == kind).map(|(_, name)| *name);
     listed.or_else(|| is_served(kind).then_some("fuse"))
 }
 

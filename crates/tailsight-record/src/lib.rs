@@ -33,7 +33,7 @@ pub use error::Error;
 pub use loader::{HookChoice, HookState};
 pub use probes::nic_tx::TxStamps;
 pub use session::{
-    Asked, Options, Payload, Progress, RecordSummary, SampleRate, Seen, SlowTime, Traces, Until, record,
+    Asked, Contents, Options, Payload, Progress, RecordSummary, SampleRate, SlowTime, Traces, Until, record,
 };
 pub use stop::Stop;
 pub use target::Selector;

@@ -272,24 +272,24 @@ mod tests {
 
     #[test]
     fn the_send_entry_falls_back_to_the_next_program_and_keeps_the_reasons() {
-        let of = |can: &dyn Fn(Attach) -> Result<(), String>, name: &str| {
+        let hook_where = |can: &dyn Fn(Attach) -> Result<(), String>, name: &str| {
             choose(&HookChoice::default(), can).unwrap().into_iter().find(|h| h.name == name).unwrap()
         };
-        let new = of(&|_| Ok(()), "tcp_sendmsg_locked");
+        let new = hook_where(&|_| Ok(()), "tcp_sendmsg_locked");
         assert_eq!((new.program, new.instead), (Some("tcp_sendmsg_locked"), vec!["fentry_tcp_sendmsg_locked"]));
-        let old = of(&without(&["tcp_sendmsg_locked"]), "tcp_sendmsg_locked");
+        let old = hook_where(&without(&["tcp_sendmsg_locked"]), "tcp_sendmsg_locked");
         assert_eq!((old.program, old.instead), (Some("fentry_tcp_sendmsg_locked"), vec![]));
         let no_functions = |attach| match attach {
             Attach::Fentry(_) | Attach::Fexit(_) => Err("no fentry".to_owned()),
             _ => Ok(()),
         };
-        assert_eq!(of(&no_functions, "udp_sendmsg").program, Some("cgroup_sendmsg4"));
-        assert_eq!(of(&no_functions, "ext4_sync_file_exit").program, Some("ext4_sync_file_exit"));
+        assert_eq!(hook_where(&no_functions, "udp_sendmsg").program, Some("cgroup_sendmsg4"));
+        assert_eq!(hook_where(&no_functions, "ext4_sync_file_exit").program, Some("ext4_sync_file_exit"));
         let neither = |attach| match attach {
             Attach::CgroupSend => Err("no cgroup v2".to_owned()),
             other => no_functions(other),
         };
-        let off = of(&neither, "udpv6_sendmsg");
+        let off = hook_where(&neither, "udpv6_sendmsg");
         assert_eq!((off.program, off.reason.as_deref()), (None, Some("no fentry; no cgroup v2")));
     }
 

@@ -34,14 +34,14 @@ impl NicClocks {
     }
 
     fn of(theirs: &[StampingDevice], ours: &[StampingDevice], open: impl Fn(u32) -> Result<Phc, String>) -> NicClocks {
-        let mut found = NicClocks::default();
+        let mut clocks = NicClocks::default();
         for (device, here) in theirs.iter().map(|d| (d, false)).chain(ours.iter().map(|d| (d, true))) {
-            if !found.clocks.iter().any(|(phc, _)| *phc == device.phc) {
+            if !clocks.clocks.iter().any(|(phc, _)| *phc == device.phc) {
                 match open(device.phc) {
-                    Ok(clock) => found.clocks.push((device.phc, clock)),
+                    Ok(clock) => clocks.clocks.push((device.phc, clock)),
                     Err(e) => {
                         let path = phc::path(device.phc);
-                        found.problems.push(format!(
+                        clocks.problems.push(format!(
                             "{} has time stamps on, but its clock {path} cannot be read: {e}",
                             device.name
                         ));
@@ -50,10 +50,10 @@ impl NicClocks {
                 }
             }
             let StampingDevice { name, ifindex, phc, rx_filter, tx } = device.clone();
-            found.devices.push(meta::StampingDevice { name, ifindex, phc, here, rx_filter, tx });
+            clocks.devices.push(meta::StampingDevice { name, ifindex, phc, here, rx_filter, tx });
         }
-        found.compare_all(TRIES[0]);
-        found
+        clocks.compare_all(TRIES[0]);
+        clocks
     }
 
     /// Compares once more.

@@ -40,8 +40,8 @@ impl Opened {
 
     /// A map by its name in the C.
     pub fn map(&mut self, name: &str) -> OpenMapMut<'_> {
-        let found = self.0.maps_mut().find(|map| map.name() == name);
-        found.unwrap_or_else(|| panic!("the object has no map {name}"))
+        let map_of_name = self.0.maps_mut().find(|map| map.name() == name);
+        map_of_name.unwrap_or_else(|| panic!("the object has no map {name}"))
     }
 
     /// The constants.
@@ -89,8 +89,8 @@ pub struct Maps {
 impl Probes {
     fn of(object: Object, task_secret: u64) -> Result<Self, libbpf_rs::Error> {
         let map = |name: &str| {
-            let found = object.maps().find(|map| map.name() == name);
-            MapHandle::try_from(&found.unwrap_or_else(|| panic!("the object has no map {name}")))
+            let map_of_name = object.maps().find(|map| map.name() == name);
+            MapHandle::try_from(&map_of_name.unwrap_or_else(|| panic!("the object has no map {name}")))
         };
         let maps = Maps {
             chunks: map("chunks")?,

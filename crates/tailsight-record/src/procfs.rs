@@ -44,11 +44,11 @@ pub fn process(pid: u32) -> Option<Process> {
 
 /// The processes that exist, each with what tells it from another one of the same id.
 pub fn identities(pids: &[u32]) -> Vec<tailsight_trace::meta::Process> {
-    let one = |&pid: &u32| {
+    let identity = |&pid: &u32| {
         let stat = Stat::of_process(pid)?;
         Some(tailsight_trace::meta::Process { pid, started: stat.started()?, comm: stat.comm().to_owned() })
     };
-    pids.iter().filter_map(one).collect()
+    pids.iter().filter_map(identity).collect()
 }
 
 /// Whether a process still runs: it is there, and not only as a zombie that its parent has not waited for. (A main thread
@@ -65,16 +65,16 @@ fn numeric_entries(dir: &str) -> impl Iterator<Item = u32> + use<> {
 }
 
 /// The given processes and all their descendants.
-pub fn with_descendants(roots: &[u32], all: &[Process]) -> Vec<u32> {
+pub fn with_descendants(roots: &[u32], processes: &[Process]) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
-    for p in all {
+    for p in processes {
         children.entry(p.parent).or_default().push(p.pid);
     }
     let mut out: Vec<u32> = Vec::new();
-    let mut seen: HashSet<u32> = HashSet::new();
+    let mut reached: HashSet<u32> = HashSet::new();
     let mut queue: Vec<u32> = roots.to_vec();
     while let Some(pid) = queue.pop() {
-        if seen.insert(pid) {
+        if reached.insert(pid) {
             out.push(pid);
             queue.extend(children.get(&pid).into_iter().flatten());
         }
@@ -98,8 +98,8 @@ pub fn cgroup(pid: u32) -> String {
 pub fn parse_cgroup(text: impl AsRef<[u8]>) -> Option<String> {
     let groups = Groups::parse(text);
     let below_root = |what: &&str| groups.path(what).filter(|path| *path != Path::new("/"));
-    let found = ["", "cpu", "name=systemd"].iter().find_map(below_root).or_else(|| groups.paths().next());
-    found.map(|path| name::from_bytes(path.as_os_str().as_bytes()))
+    let path_of_group = ["", "cpu", "name=systemd"].iter().find_map(below_root).or_else(|| groups.paths().next());
+    path_of_group.map(|path| name::from_bytes(path.as_os_str().as_bytes()))
 }
 
 /// Every thread of the host with its name.
@@ -156,11 +156,11 @@ fn parse_socket(line: &str, udp: bool) -> Option<Socket> {
     let machine = ExplicitSystemInfo { boot_time_secs: 0, ticks_per_second: 0, page_size: 0, is_little_endian };
     let table = format!("\n{line}");
     let (local, remote, inode, listening) = if udp {
-        let one = UdpNetEntries::from_buf_read(table.as_bytes(), &machine).ok()?.0.pop()?;
-        (one.local_address, one.remote_address, one.inode, one.remote_address.port() == 0)
+        let entry = UdpNetEntries::from_buf_read(table.as_bytes(), &machine).ok()?.0.pop()?;
+        (entry.local_address, entry.remote_address, entry.inode, entry.remote_address.port() == 0)
     } else {
-        let one = TcpNetEntries::from_buf_read(table.as_bytes(), &machine).ok()?.0.pop()?;
-        (one.local_address, one.remote_address, one.inode, one.state == TcpState::Listen)
+        let entry = TcpNetEntries::from_buf_read(table.as_bytes(), &machine).ok()?.0.pop()?;
+        (entry.local_address, entry.remote_address, entry.inode, entry.state == TcpState::Listen)
     };
     let [local, remote] = [local, remote].map(|end| (end.ip(), end.port()));
     Some(Socket { local, remote, udp, listening, inode })
@@ -190,32 +190,32 @@ pub fn netns(pid: u32) -> u32 {
 }
 
 /// The network namespaces that processes are in, each with one of them.
-pub fn namespaces(all: &[Process]) -> BTreeMap<u32, u32> {
-    let mut found = BTreeMap::new();
-    for process in all.iter().filter(|p| !p.kernel) {
-        found.entry(netns(process.pid)).or_insert(process.pid);
+pub fn namespaces(processes: &[Process]) -> BTreeMap<u32, u32> {
+    let mut namespaces = BTreeMap::new();
+    for process in processes.iter().filter(|p| !p.kernel) {
+        namespaces.entry(netns(process.pid)).or_insert(process.pid);
     }
-    found
+    namespaces
 }
 
 /// The addresses of the network namespace that a process is in, by which packets are told on their way there: those that mean
 /// something outside of it.
 pub fn addresses(pid: u32) -> Vec<IpAddr> {
     let list = || {
-        let found = nix::ifaddrs::getifaddrs().map_err(std::io::Error::from)?;
-        Ok(found.filter_map(|one| address(one.address?)).collect::<Vec<IpAddr>>())
+        let interfaces = nix::ifaddrs::getifaddrs().map_err(std::io::Error::from)?;
+        Ok(interfaces.filter_map(|interface| address(interface.address?)).collect::<Vec<IpAddr>>())
     };
-    let all = tailsight_host::device::inside(pid, list).unwrap_or_default();
+    let addresses = tailsight_host::device::inside(pid, list).unwrap_or_default();
     let outside = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
     };
-    all.into_iter().filter(outside).collect()
+    addresses.into_iter().filter(outside).collect()
 }
 
-fn address(found: nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
-    let v4 = found.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
-    v4.or_else(|| found.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
+fn address(socket_address: nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
+    let v4 = socket_address.as_sockaddr_in().map(|a| IpAddr::V4(a.ip()));
+    v4.or_else(|| socket_address.as_sockaddr_in6().map(|a| IpAddr::V6(a.ip())))
 }
 
 /// Whether the descriptors of a process can be read; a process that ended meanwhile is no error.
@@ -251,10 +251,10 @@ pub fn socket_inodes(pid: u32) -> Vec<u64> {
 }
 
 /// Every socket of the host's network namespaces (one reading each), with the process that holds it.
-pub fn sockets(all: &[Process]) -> Vec<(Socket, u32)> {
+pub fn sockets(processes: &[Process]) -> Vec<(Socket, u32)> {
     let mut holders: HashMap<u64, u32> = HashMap::new();
     let mut namespaces: BTreeMap<String, u32> = BTreeMap::new();
-    for process in all.iter().filter(|p| !p.kernel) {
+    for process in processes.iter().filter(|p| !p.kernel) {
         if let Some(ns) = namespace_of(process.pid) {
             namespaces.entry(ns).or_insert(process.pid);
         }
@@ -262,11 +262,11 @@ pub fn sockets(all: &[Process]) -> Vec<(Socket, u32)> {
             holders.entry(inode).or_insert(process.pid);
         }
     }
-    let mut seen = HashSet::new();
+    let mut inodes = HashSet::new();
     namespaces
         .values()
         .flat_map(|&pid| sockets_of_namespace(pid))
-        .filter(|s| s.inode != 0 && seen.insert(s.inode))
+        .filter(|s| s.inode != 0 && inodes.insert(s.inode))
         .map(|s| {
             let holder = holders.get(&s.inode).copied().unwrap_or(0);
             (s, holder)
@@ -296,21 +296,21 @@ mod tests {
 
     #[test]
     fn kernel_threads_are_told_and_hostile_names_read() {
-        let of = |text: &str| of_stat(&Stat::parse(text).unwrap());
-        let p = of("42 (a) b (c)) S 7 42 42 0 -1").unwrap();
+        let process_of = |text: &str| of_stat(&Stat::parse(text).unwrap());
+        let p = process_of("42 (a) b (c)) S 7 42 42 0 -1").unwrap();
         assert_eq!(p, Process { pid: 42, parent: 7, comm: "a) b (c)".into(), kernel: false });
-        assert!(of("9 (kworker/0:1) I 2 0").unwrap().kernel && of("x (a) S 1").is_none());
+        assert!(process_of("9 (kworker/0:1) I 2 0").unwrap().kernel && process_of("x (a) S 1").is_none());
     }
 
     /// The start, by which a process is told from a later one of its id: after this test program was built, before now.
     #[test]
     fn a_process_is_known_by_its_start() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep");
-        let found = identities(&[std::process::id(), child.id(), u32::MAX]);
+        let processes = identities(&[std::process::id(), child.id(), u32::MAX]);
         let (killed, waited) = (child.kill(), child.wait());
         assert!(killed.is_ok() && waited.is_ok());
-        assert_eq!(found.iter().map(|p| p.pid).collect::<Vec<_>>(), [std::process::id(), child.id()]);
-        assert!(found[0].started <= found[1].started && found[0].started > 0, "{found:?}");
+        assert_eq!(processes.iter().map(|p| p.pid).collect::<Vec<_>>(), [std::process::id(), child.id()]);
+        assert!(processes[0].started <= processes[1].started && processes[0].started > 0, "{processes:?}");
     }
 
     /// A thread whose name the kernel had cut inside a character was none of the host's: as a cause it was `tid N`.
@@ -330,13 +330,13 @@ mod tests {
         });
         let (rc, tid) = tid.recv().unwrap();
         let me = std::process::id();
-        let found = tasks(|pid| pid == me).into_iter().find(|t| t.tid == tid.cast_unsigned());
+        let task = tasks(|pid| pid == me).into_iter().find(|t| t.tid == tid.cast_unsigned());
         drop(end);
         thread.join().unwrap();
         assert_eq!(rc, 0);
-        let found = found.expect("the thread is listed");
-        assert_eq!(found.comm, r"wrk-サー\xe3\x83\x0a\xff");
-        assert_eq!(name::to_bytes(&found.comm), bytes);
+        let task = task.expect("the thread is listed");
+        assert_eq!(task.comm, r"wrk-サー\xe3\x83\x0a\xff");
+        assert_eq!(name::to_bytes(&task.comm), bytes);
     }
 
     #[test]
@@ -378,16 +378,16 @@ mod tests {
         assert_eq!(parse_sockets(&odd, false), parse_sockets(tcp, false).split_off(1));
         let udp =
             "h\n  5: 3500007F:0035 00000000:0000 07 00000000:00000000 00:00000000 00000000   101        0 777 2 0 0\n";
-        let found = parse_sockets(udp, true);
-        assert_eq!((found[0].local, found[0].inode), (("127.0.0.53".parse().unwrap(), 53), 777));
-        assert!(found[0].udp && found[0].listening);
+        let sockets = parse_sockets(udp, true);
+        assert_eq!((sockets[0].local, sockets[0].inode), (("127.0.0.53".parse().unwrap(), 53), 777));
+        assert!(sockets[0].udp && sockets[0].listening);
     }
 
     #[test]
     fn descendants_are_found_at_any_depth() {
         let p = |pid, parent| Process { pid, parent, comm: String::new(), kernel: false };
-        let all = [p(1, 0), p(10, 1), p(11, 10), p(12, 11), p(20, 1)];
-        assert_eq!(with_descendants(&[10], &all), vec![10, 11, 12]);
+        let processes = [p(1, 0), p(10, 1), p(11, 10), p(12, 11), p(20, 1)];
+        assert_eq!(with_descendants(&[10], &processes), vec![10, 11, 12]);
     }
 
     #[test]

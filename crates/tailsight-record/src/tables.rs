@@ -86,11 +86,11 @@ pub fn task_rows(before: Vec<TaskRow>, after: Vec<TaskRow>, born: Vec<TaskRow>, 
 
 /// The host's sockets now, and the connections met while recording.
 pub fn socket_rows(collector: &Collector) -> Vec<SocketRow> {
-    let all = procfs::processes();
-    let mut rows: Vec<SocketRow> = procfs::sockets(&all)
+    let processes = procfs::processes();
+    let mut rows: Vec<SocketRow> = procfs::sockets(&processes)
         .iter()
         .map(|(socket, holder)| {
-            let comm = all.iter().find(|p| p.pid == *holder).map_or("", |p| p.comm.as_str());
+            let comm = processes.iter().find(|p| p.pid == *holder).map_or("", |p| p.comm.as_str());
             procfs::socket_row(socket, *holder, comm)
         })
         .collect();

@@ -68,11 +68,11 @@ pub struct Resolved {
 /// # Errors
 /// [`Error::NoSuchPid`], [`Error::NoTarget`].
 pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
-    let all = procfs::processes();
+    let every_process = procfs::processes();
     let me = std::process::id();
     let roots: Vec<u32> = match selector {
         Selector::Pid(pid) => {
-            let process = all.iter().find(|p| p.pid == *pid).cloned().or_else(|| thread_group(*pid));
+            let process = every_process.iter().find(|p| p.pid == *pid).cloned().or_else(|| thread_group(*pid));
             let process = process.ok_or(Error::NoSuchPid { pid: *pid })?;
             if process.kernel {
                 return Err(Error::NoTarget {
@@ -84,21 +84,28 @@ pub fn processes(selector: &Selector) -> Result<(String, Vec<u32>), Error> {
             vec![process.pid]
         }
         Selector::Comm(name) => {
-            let found: Vec<u32> =
-                all.iter().filter(|p| is_called(p, name) && p.pid != me && !p.kernel).map(|p| p.pid).collect();
-            if found.is_empty() {
-                return Err(no_such_comm(selector, name, &all));
+            let called_so: Vec<u32> = every_process
+                .iter()
+                .filter(|p| is_called(p, name) && p.pid != me && !p.kernel)
+                .map(|p| p.pid)
+                .collect();
+            if called_so.is_empty() {
+                return Err(no_such_comm(selector, name, &every_process));
             }
-            found
+            called_so
         }
         Selector::Cgroup(path) => cgroup_members(selector, path)?,
-        Selector::Port(port) => listeners(selector, *port, &all)?,
+        Selector::Port(port) => listeners(selector, *port, &every_process)?,
         Selector::Command(_) => Vec::new(),
     };
     // Under --comm and -p, children of the match count as the application; --port names its holders exactly, but their
     // children (workers of a pre-forking server) hold the same socket anyway.
-    let pids: Vec<u32> = procfs::with_descendants(&roots, &all).into_iter().filter(|&p| p != me).collect();
-    let app = roots.first().and_then(|r| all.iter().find(|p| p.pid == *r)).map(|p| p.comm.clone()).unwrap_or_default();
+    let pids: Vec<u32> = procfs::with_descendants(&roots, &every_process).into_iter().filter(|&p| p != me).collect();
+    let app = roots
+        .first()
+        .and_then(|r| every_process.iter().find(|p| p.pid == *r))
+        .map(|p| p.comm.clone())
+        .unwrap_or_default();
     Ok((app, pids))
 }
 
@@ -116,9 +123,9 @@ fn is_called(process: &Process, name: &str) -> bool {
     process.comm == name || process.comm == name::from_bytes(name.as_bytes())
 }
 
-fn no_such_comm(selector: &Selector, name: &str, all: &[Process]) -> Error {
+fn no_such_comm(selector: &Selector, name: &str, processes: &[Process]) -> Error {
     let lower = name.to_lowercase();
-    let near: BTreeSet<&str> = all
+    let near: BTreeSet<&str> = processes
         .iter()
         .filter(|p| !p.kernel && (p.comm.to_lowercase().contains(&lower) || (name.len() > 15 && is_cut(name, &p.comm))))
         .map(|p| p.comm.as_str())
@@ -159,25 +166,25 @@ fn cgroup_members(selector: &Selector, path: &Path) -> Result<Vec<u32>, Error> {
         .iter()
         .find(|d| d.join("cgroup.procs").is_file())
         .ok_or_else(|| none("not a cgroup directory".into()))?;
-    let mut found = Vec::new();
+    let mut pids = Vec::new();
     let mut queue = vec![dir.clone()];
     while let Some(dir) = queue.pop() {
         let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-        found.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|&p| p != 0));
+        pids.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|&p| p != 0));
         let below = fs::read_dir(&dir).into_iter().flatten().flatten();
         queue.extend(below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
     }
-    if found.is_empty() {
+    if pids.is_empty() {
         return Err(none("the cgroup has no processes".into()));
     }
-    Ok(found)
+    Ok(pids)
 }
 
-fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>, Error> {
-    let sockets = procfs::sockets(all);
+fn listeners(selector: &Selector, port: u16, processes: &[Process]) -> Result<Vec<u32>, Error> {
+    let sockets = procfs::sockets(processes);
     let inodes: BTreeSet<u64> =
         sockets.iter().filter(|(s, _)| s.listening && s.local.1 == port).map(|(s, _)| s.inode).collect();
-    let holders: Vec<u32> = all
+    let holders: Vec<u32> = processes
         .iter()
         .filter(|p| !p.kernel)
         .filter(|p| !inodes.is_empty() && procfs::socket_inodes(p.pid).iter().any(|i| inodes.contains(i)))
@@ -188,7 +195,7 @@ fn listeners(selector: &Selector, port: u16, all: &[Process]) -> Result<Vec<u32>
     }
     // A process whose sockets cannot be read may listen there. (Some cannot be read even by root: they have capabilities
     // that it lacks.)
-    let hidden = all.iter().filter(|p| !p.kernel && procfs::may_read_sockets(p.pid).is_err()).count();
+    let hidden = processes.iter().filter(|p| !p.kernel && procfs::may_read_sockets(p.pid).is_err()).count();
     if hidden > 0 && lacks_sight() {
         return Err(Error::NoTarget {
             tried: selector.to_string(),
@@ -347,14 +354,14 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         let comm = procfs::process(pid).map(|p| p.comm);
-        let found: Vec<_> =
+        let by_selector: Vec<_> =
             [Selector::Pid(pid), Selector::Comm(comm.clone().unwrap_or_default())].iter().map(processes).collect();
         let suggested = processes(&Selector::Comm(whole.into()));
         let (killed, waited) = (child.kill(), child.wait());
         assert!(killed.is_ok() && waited.is_ok());
         assert_eq!(comm.as_deref(), Some(r"l遅延テス\xe3\x83"));
-        for found in found {
-            assert_eq!(found.unwrap(), (r"l遅延テス\xe3\x83".to_owned(), vec![pid]));
+        for target in by_selector {
+            assert_eq!(target.unwrap(), (r"l遅延テス\xe3\x83".to_owned(), vec![pid]));
         }
         let error = suggested.unwrap_err().to_string();
         assert!(error.contains("did you mean --comm 'l遅延テス\\xe3\\x83'?"), "{error}");

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tailsight_record::{Progress, Seen, Until};
+use tailsight_record::{Contents, Progress, Until};
 use tailsight_report::terminal::Style;
 use tailsight_units::{Untrusted, untrusted};
 
@@ -162,15 +162,15 @@ impl Recording {
                 let place = if ports.is_empty() { String::new() } else { format!(", port {ports}") };
                 say!("target: {who}{place}");
             }
-            Progress::Recording { elapsed, events, lost, seen } => {
+            Progress::Recording { elapsed, events, lost, contents } => {
                 let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
                 match (self.duration, self.until) {
                     (Some(_), _) => self.bar.set_position(elapsed.as_millis() as u64),
-                    (None, Some(until)) => self.bar.set_position((1_000.0 * part(&until, seen, elapsed)) as u64),
+                    (None, Some(until)) => self.bar.set_position((1_000.0 * part(&until, contents, elapsed)) as u64),
                     (None, None) => self.bar.tick(),
                 }
                 self.bar.set_message(match self.until.filter(|_| self.duration.is_none()) {
-                    Some(u) => standing(&u, seen, elapsed) + &lost,
+                    Some(u) => standing(&u, contents, elapsed) + &lost,
                     None => format!("{events} events{lost}"),
                 });
                 if !self.said && self.bar.is_hidden() {
@@ -185,21 +185,21 @@ impl Recording {
 }
 
 /// The part of what the recording waits for that it holds, 0 to 1.
-fn part(until: &Until, seen: Seen, elapsed: Duration) -> f64 {
+fn part(until: &Until, contents: Contents, elapsed: Duration) -> f64 {
     let of = |part: u64, all: u64| part as f64 / all as f64;
-    let samples = match (seen.slow_samples, until.awaited_samples(seen, elapsed)) {
+    let samples = match (contents.slow_samples, until.awaited_samples(contents, elapsed)) {
         (Some(samples), Some(awaited)) => of(samples, awaited)
             .max(elapsed.as_secs_f64() / until.most_for_samples.as_secs_f64())
-            .max(of(seen.messages, until.most_messages)),
+            .max(of(contents.messages, until.most_messages)),
         _ => 1.0,
     };
-    of(seen.messages, until.messages).min(samples).min(1.0)
+    of(contents.messages, until.messages).min(samples).min(1.0)
 }
 
 /// What it waits for, in words.
-fn standing(until: &Until, seen: Seen, elapsed: Duration) -> String {
-    let (messages, seconds) = (seen.messages, elapsed.as_secs_f64());
-    let samples = seen.slow_samples.zip(until.awaited_samples(seen, elapsed));
+fn standing(until: &Until, contents: Contents, elapsed: Duration) -> String {
+    let (messages, seconds) = (contents.messages, elapsed.as_secs_f64());
+    let samples = contents.slow_samples.zip(until.awaited_samples(contents, elapsed));
     match samples.filter(|_| messages >= until.messages) {
         Some((samples, awaited)) => format!(
             "about {messages} messages; for their functions: {samples} of {awaited} samples in slow ones, {seconds:.0} of at most {:.0} s; {KEEPS}",
@@ -234,8 +234,9 @@ mod tests {
             most_messages: 100_000,
         };
         let at = |messages, slow_samples, seconds| {
-            let (seen, elapsed) = (Seen { messages, slow_samples, ..Seen::default() }, Duration::from_secs(seconds));
-            (standing(&until, seen, elapsed), (1_000.0 * part(&until, seen, elapsed)) as u64)
+            let (contents, elapsed) =
+                (Contents { messages, slow_samples, ..Contents::default() }, Duration::from_secs(seconds));
+            (standing(&until, contents, elapsed), (1_000.0 * part(&until, contents, elapsed)) as u64)
         };
         let messages = "about 500 of 2500 messages, 1 of at most 30 s; Ctrl-C keeps what there is".to_owned();
         assert_eq!(at(500, None, 1), (messages.clone(), 200));

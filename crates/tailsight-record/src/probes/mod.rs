@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn hook_names_are_unique_and_documented_beside_their_c() {
-        let mut seen = std::collections::HashSet::new();
+        let mut names = std::collections::HashSet::new();
         for (_, hook) in hooks() {
-            assert!(seen.insert(hook.name), "{} is listed twice", hook.name);
+            assert!(names.insert(hook.name), "{} is listed twice", hook.name);
             assert!(!hook.tells.is_empty() && !hook.programs.is_empty());
         }
         // Each is the probe of the folder that it was found in, and of one only.

@@ -123,9 +123,9 @@ impl Recording<'_> {
             meta.warnings.extend(said.notes.iter().cloned());
             let mut said = said.clone();
             // What breakpoints told is known already.
-            if let Some(told) = meta.routines.take() {
-                said.versions.splice(..0, told.versions);
-                said.breakpoints = told.breakpoints;
+            if let Some(of_breakpoints) = meta.routines.take() {
+                said.versions.splice(..0, of_breakpoints.versions);
+                said.breakpoints = of_breakpoints.breakpoints;
             }
             meta.routines = Some(said);
         }
@@ -285,9 +285,9 @@ impl Recording<'_> {
             (collector.left_out.connections, "connections"),
             (collector.left_out.addresses, "addresses of IPv6 connections"),
         ];
-        for (count, of) in left_out.into_iter().filter(|(count, _)| *count > 0) {
+        for (count, rows) in left_out.into_iter().filter(|(count, _)| *count > 0) {
             meta.warnings
-                .push(format!("{count} {of} are not in the run's tables: there were more than a recording keeps"));
+                .push(format!("{count} {rows} are not in the run's tables: there were more than a recording keeps"));
         }
         if !meta.unseen_syncs.is_empty() {
             meta.warnings.push(file_systems::warning(&meta.unseen_syncs));

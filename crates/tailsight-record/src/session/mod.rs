@@ -20,7 +20,7 @@ use crate::stop::Stop;
 use prepare::Prepared;
 use recording::Recording;
 
-pub use options::{Options, Payload, Progress, RecordSummary, SampleRate, Seen, SlowTime, Until};
+pub use options::{Contents, Options, Payload, Progress, RecordSummary, SampleRate, SlowTime, Until};
 pub use traced::{Asked, Traces};
 
 /// Records.

@@ -105,7 +105,7 @@ pub struct SampleClock {
 
 /// What a recording holds so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Contents {
     /// Complete messages, estimated from receive and send calls.
     pub messages: u64,
     /// Samples that were taken inside of messages which by then had lasted longer than usual: those that name the functions of slow
@@ -177,26 +177,27 @@ pub struct Until {
 
 impl Until {
     /// Whether it is over. Pure.
-    pub fn over(&self, seen: Seen, elapsed: Duration) -> bool {
+    pub fn over(&self, contents: Contents, elapsed: Duration) -> bool {
         elapsed >= self.most
             || (elapsed >= self.least
-                && seen.messages >= self.messages
-                && self.awaited_samples(seen, elapsed).is_none())
+                && contents.messages >= self.messages
+                && self.awaited_samples(contents, elapsed).is_none())
     }
 
     /// Of how many samples in slow messages it goes on for, were there enough messages; `None`: there are enough, more time does not
     /// bring enough, or the slow messages have no need of them. Pure.
-    pub fn awaited_samples(&self, seen: Seen, elapsed: Duration) -> Option<u64> {
-        let samples = seen.slow_samples?;
-        if samples >= self.slow_samples || elapsed >= self.most_for_samples || seen.messages >= self.most_messages {
+    pub fn awaited_samples(&self, contents: Contents, elapsed: Duration) -> Option<u64> {
+        let samples = contents.slow_samples?;
+        if samples >= self.slow_samples || elapsed >= self.most_for_samples || contents.messages >= self.most_messages {
             return None;
         }
         let comes = |enough, ran_least| {
             samples < enough
-                && seen.slow.may_have_run(samples, ran_least)
+                && contents.slow.may_have_run(samples, ran_least)
                 && self.come_in_time(samples, enough, elapsed)
         };
-        if elapsed < self.least || seen.slow.may_wait_for_others() || comes(self.slow_samples, SlowTime::RAN_LEAST) {
+        if elapsed < self.least || contents.slow.may_wait_for_others() || comes(self.slow_samples, SlowTime::RAN_LEAST)
+        {
             return Some(self.slow_samples);
         }
         comes(self.few_slow_samples, SlowTime::RAN_MUCH).then_some(self.few_slow_samples)
@@ -254,7 +255,7 @@ pub enum Progress {
         /// Events lost so far.
         lost: u64,
         /// Messages and samples so far.
-        seen: Seen,
+        contents: Contents,
     },
     /// Measuring the cost of the hooks.
     Measuring,
@@ -284,18 +285,18 @@ mod tests {
     #[test]
     fn the_usual_rate_is_lower_where_there_are_many_cores() {
         assert_eq!(SampleRate::Off.clock(None, 2), None);
-        let of = |rate: SampleRate, tick_ns: Option<u64>, cores: u32| {
+        let clock_of = |rate: SampleRate, tick_ns: Option<u64>, cores: u32| {
             let clock = rate.clock(tick_ns, cores).unwrap();
             (clock.period_ns, clock.others_one_in)
         };
-        assert_eq!(of(SampleRate::Usual, None, 2), (500_751, 2));
-        assert_eq!(of(SampleRate::Usual, None, 80), (5_000_000, 1), "each of few ticks takes a sample");
-        assert_eq!(of(SampleRate::Hz(2_000), None, 80), (500_000, 2));
+        assert_eq!(clock_of(SampleRate::Usual, None, 2), (500_751, 2));
+        assert_eq!(clock_of(SampleRate::Usual, None, 80), (5_000_000, 1), "each of few ticks takes a sample");
+        assert_eq!(clock_of(SampleRate::Hz(2_000), None, 80), (500_000, 2));
         // As often as the cost allows: 13 us for each of 346 ticks are 0.45 % of a core.
-        assert_eq!(of(SampleRate::Usual, Some(2_000), 2), (500_751, 2));
-        assert_eq!(of(SampleRate::Usual, Some(13_000), 2), (1_000_000_000 / 307, 1));
-        assert_eq!(of(SampleRate::Usual, Some(1_000_000), 2), (1_000_000_000 / 199, 1));
-        assert_eq!(of(SampleRate::Hz(1_997), Some(1_000_000), 2), (500_751, 2));
+        assert_eq!(clock_of(SampleRate::Usual, Some(2_000), 2), (500_751, 2));
+        assert_eq!(clock_of(SampleRate::Usual, Some(13_000), 2), (1_000_000_000 / 307, 1));
+        assert_eq!(clock_of(SampleRate::Usual, Some(1_000_000), 2), (1_000_000_000 / 199, 1));
+        assert_eq!(clock_of(SampleRate::Hz(1_997), Some(1_000_000), 2), (500_751, 2));
     }
 
     const UNTIL: Until = Until {
@@ -312,7 +313,7 @@ mod tests {
     #[test]
     fn a_recording_of_no_given_length_goes_on_for_samples_in_slow_messages() {
         let over = |messages, slow_samples, seconds| {
-            UNTIL.over(Seen { messages, slow_samples, ..Seen::default() }, Duration::from_secs(seconds))
+            UNTIL.over(Contents { messages, slow_samples, ..Contents::default() }, Duration::from_secs(seconds))
         };
         assert!(over(2_500, Some(200), 2) && over(2_500, Some(5_000), 2));
         assert!(!over(2_500, Some(199), 2) && !over(2_500, Some(170), 19) && over(2_500, Some(199), 20));
@@ -326,8 +327,8 @@ mod tests {
     #[test]
     fn a_recording_does_not_wait_for_samples_that_cannot_come_or_are_not_needed() {
         let over = |slow_samples, slow, seconds| {
-            let seen = Seen { messages: 5_000, slow_samples: Some(slow_samples), slow };
-            UNTIL.over(seen, Duration::from_secs_f64(seconds))
+            let contents = Contents { messages: 5_000, slow_samples: Some(slow_samples), slow };
+            UNTIL.over(contents, Duration::from_secs_f64(seconds))
         };
         // 307 ticks a second: each stands for 3.26 ms.
         let ran =
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn a_recording_of_no_given_length_ends_with_enough() {
         let (least, most) = (UNTIL.least, UNTIL.most);
-        let over = |messages, elapsed| UNTIL.over(Seen { messages, ..Seen::default() }, elapsed);
+        let over = |messages, elapsed| UNTIL.over(Contents { messages, ..Contents::default() }, elapsed);
         assert!(!over(100_000, Duration::from_millis(1_999)), "the least time first");
         assert!(over(2_500, least) && !over(2_499, Duration::from_secs(29)));
         assert!(over(0, most), "30 s without a message are enough");

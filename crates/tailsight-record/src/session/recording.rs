@@ -8,7 +8,7 @@ use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
 
 use super::drain::{Counts, Drain, counts, fill};
-use super::options::{Progress, SampleRate, Seen, SlowTime};
+use super::options::{Contents, Progress, SampleRate, SlowTime};
 use super::prepare::{Prepared, cores_of};
 use super::sampling::Sampling;
 use crate::clocks;
@@ -188,13 +188,13 @@ impl<'a> Recording<'a> {
                 apart_ticks: counts.apart_ticks,
             };
             let slow_samples = samples.then_some(counts.slow_samples);
-            let seen = Seen { messages: estimated(counts), slow_samples, slow };
+            let contents = Contents { messages: estimated(counts), slow_samples, slow };
             let left = self.left();
-            if left == Some(Duration::ZERO) || self.has_enough(seen) {
+            if left == Some(Duration::ZERO) || self.has_enough(contents) {
                 let (duration, until) = (self.ready.options.duration, self.ready.options.until);
                 let until = until.filter(|_| duration.is_none());
                 // These are the last counts: what was shown before is older by up to a second.
-                self.few = until.and_then(|until| until.few(seen.messages, self.started.elapsed()));
+                self.few = until.and_then(|until| until.few(contents.messages, self.started.elapsed()));
                 return;
             }
             if stop.is_asked() {
@@ -215,7 +215,7 @@ impl<'a> Recording<'a> {
             if let Some(tasks) = &mut self.ready.tasks {
                 tasks.look(&self.ready.loaded);
             }
-            self.empty_buffers(now, seen, progress);
+            self.empty_buffers(now, contents, progress);
             if self.drain.failed.is_some() {
                 return;
             }
@@ -256,9 +256,9 @@ impl<'a> Recording<'a> {
         longest.map(|d| d.saturating_sub(self.started.elapsed()))
     }
 
-    fn has_enough(&self, seen: Seen) -> bool {
+    fn has_enough(&self, contents: Contents) -> bool {
         let options = self.ready.options;
-        options.duration.is_none() && options.until.is_some_and(|u| u.over(seen, self.started.elapsed()))
+        options.duration.is_none() && options.until.is_some_and(|u| u.over(contents, self.started.elapsed()))
     }
 
     /// Whether the buffers are emptied during the recording.
@@ -279,10 +279,10 @@ impl<'a> Recording<'a> {
     }
 
     /// Moves events into the run when there are many, and sets the time of the next look.
-    fn empty_buffers(&mut self, now: Instant, seen: Seen, progress: &mut dyn FnMut(Progress)) {
+    fn empty_buffers(&mut self, now: Instant, contents: Contents, progress: &mut dyn FnMut(Progress)) {
         let Prepared { loaded, buffers, .. } = &mut self.ready;
         let (events, lost, fullest) = fill(loaded, buffers);
-        progress(Progress::Recording { elapsed: self.started.elapsed(), events, lost, seen });
+        progress(Progress::Recording { elapsed: self.started.elapsed(), events, lost, contents });
         // A short recording is drained after its end, unless the buffers would not hold it.
         let slots = buffers.slots;
         let long = self.is_long();
@@ -329,8 +329,8 @@ impl<'a> Recording<'a> {
     /// Looks for new processes and ports from time to time.
     fn follow(&mut self, now: Instant) {
         let away = self.last.alive < self.last.look;
-        let known = !self.ready.target.ports.is_empty() && !away;
-        if now - self.last.scan <= if known { SCAN } else { LOOK } {
+        let has_served_ports = !self.ready.target.ports.is_empty() && !away;
+        if now - self.last.scan <= if has_served_ports { SCAN } else { LOOK } {
             return;
         }
         self.last.scan = now;
@@ -391,20 +391,20 @@ mod tests {
 
     #[test]
     fn messages_are_estimated_from_both_calls() {
-        let of = |received, sent| estimated(Counts { received, sent, ..Counts::default() });
-        assert_eq!(of(100, 98), 98, "two are still being served");
-        assert_eq!(of(100, 300), 100, "replies in several pieces");
-        assert_eq!(of(100, 0), 100, "nothing is answered");
-        assert_eq!(of(100, 3), 100, "few are answered");
-        assert_eq!(of(0, 0), 0);
+        let messages_of = |received, sent| estimated(Counts { received, sent, ..Counts::default() });
+        assert_eq!(messages_of(100, 98), 98, "two are still being served");
+        assert_eq!(messages_of(100, 300), 100, "replies in several pieces");
+        assert_eq!(messages_of(100, 0), 100, "nothing is answered");
+        assert_eq!(messages_of(100, 3), 100, "few are answered");
+        assert_eq!(messages_of(0, 0), 0);
     }
 
     /// MariaDB reads the head of each command and then the rest: a recording until 2500 messages ended after 1325.
     #[test]
     fn a_message_that_takes_two_receive_calls_is_one() {
-        let of = |received, sent| estimated(Counts { received, sent, ..Counts::default() });
-        assert_eq!(of(2650, 1325), 1325);
-        assert_eq!(of(2651, 1325), 1325, "the head of one more was read");
+        let messages_of = |received, sent| estimated(Counts { received, sent, ..Counts::default() });
+        assert_eq!(messages_of(2650, 1325), 1325);
+        assert_eq!(messages_of(2651, 1325), 1325, "the head of one more was read");
     }
 
     #[test]

@@ -252,14 +252,14 @@ impl Sampling {
         followed.iter().for_each(|&pid| self.stacks.look_at(pid));
         self.unwind();
         let routines = self.routines.finish(&mut self.stacks, (start_ns, self.end_ns));
-        let mut found = self.stacks.finish();
-        found.samples.rows.retain(|row| row.ts_ns >= start_ns);
+        let mut tables = self.stacks.finish();
+        tables.samples.rows.retain(|row| row.ts_ns >= start_ns);
         let mut said = self.said;
         said.lost += self.too_many - too_many_before;
         said.symbolise_ns = before + began.elapsed().as_nanos() as u64;
-        said.unnamed = found.unnamed;
-        said.notes.append(&mut found.notes);
-        Named { said, samples: found.samples, routines }
+        said.unnamed = tables.unnamed;
+        said.notes.append(&mut tables.notes);
+        Named { said, samples: tables.samples, routines }
     }
 }
 

@@ -143,18 +143,18 @@ impl Target {
         let maps = &loaded.probes.maps;
         let netns: BTreeSet<u32> =
             self.namespaces.keys().copied().chain(self.doors.iter().map(|door| door.netns)).collect();
-        let told: Vec<Vec<u8>> = maps.target_netns.keys().collect();
+        let written: Vec<Vec<u8>> = maps.target_netns.keys().collect();
         let gone = |key: &&Vec<u8>| !netns.iter().any(|number| number.to_ne_bytes()[..] == key[..]);
-        let lost_one = told.iter().any(|key| gone(&key));
-        for key in told.iter().filter(gone) {
+        let lost_one = written.iter().any(|key| gone(&key));
+        for key in written.iter().filter(gone) {
             let _ = maps.target_netns.delete(key);
         }
         for number in &netns {
             let _ = maps.target_netns.update(&number.to_ne_bytes(), &[1], MapFlags::ANY);
         }
         let addresses: BTreeSet<Vec<u8>> = self.addresses.iter().map(|ip| address_key(Some(*ip))).collect();
-        let told: Vec<Vec<u8>> = maps.target_addresses.keys().collect();
-        for key in told.iter().filter(|key| !addresses.contains(*key)) {
+        let written: Vec<Vec<u8>> = maps.target_addresses.keys().collect();
+        for key in written.iter().filter(|key| !addresses.contains(*key)) {
             let _ = maps.target_addresses.delete(key);
         }
         for key in &addresses {
@@ -198,11 +198,11 @@ impl Target {
     pub(super) fn followed(&self, loaded: &Loaded, born: &[TaskRow]) -> Vec<u32> {
         let bss = loaded.probes.variables();
         let is_set = |tgid: &u32| bss.target_tgids[(tgid >> 6) as usize & 0xffff] >> (tgid & 63) & 1 == 1;
-        let mut all: Vec<u32> = self.pids.clone();
-        all.extend(born.iter().map(|t| t.tgid).filter(is_set));
-        all.sort_unstable();
-        all.dedup();
-        all
+        let mut pids: Vec<u32> = self.pids.clone();
+        pids.extend(born.iter().map(|t| t.tgid).filter(is_set));
+        pids.sort_unstable();
+        pids.dedup();
+        pids
     }
 }
 

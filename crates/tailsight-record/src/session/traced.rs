@@ -196,10 +196,10 @@ impl Plan {
                 Some(DEBUG)
             });
             match reader.functions(ITSELF, debug, wanted) {
-                Ok(found) => {
+                Ok(located) => {
                     any = true;
-                    self.notes.extend(found.refused.iter().map(|why| format!("not traced: {why}")));
-                    self.add(asked, &binary, found);
+                    self.notes.extend(located.refused.iter().map(|why| format!("not traced: {why}")));
+                    self.add(asked, &binary, located);
                 }
                 Err(e) => why.push(format!("{}: {e}", binary.name)),
             }
@@ -210,10 +210,10 @@ impl Plan {
         if any { Ok(()) } else { Err(why.join("; ")) }
     }
 
-    fn add(&mut self, asked: &Asked, binary: &Binary, found: Located) {
+    fn add(&mut self, asked: &Asked, binary: &Binary, located: Located) {
         let file = &binary.path;
-        let go = if found.go.is_some() { cookie::GO } else { 0 };
-        for Traceable { name, begins, ends } in found.functions {
+        let go = if located.go.is_some() { cookie::GO } else { 0 };
+        for Traceable { name, begins, ends } in located.functions {
             let kind = if matches!(asked, Asked::Usdt { .. }) { "usdt" } else { "user" };
             let ends_by = match &ends {
                 EndsBy::Instructions(_) => "instructions",
@@ -225,7 +225,7 @@ impl Plan {
                 asked: asked.to_string(),
                 kind: kind.into(),
                 module: binary.name.clone(),
-                build_id: found.build_id.clone(),
+                build_id: located.build_id.clone(),
                 ends_by: ends_by.into(),
                 ..meta::TracedFunction::default()
             });
@@ -251,7 +251,7 @@ impl Plan {
             }
             begins.iter().for_each(|&(at, semaphore)| place(at, semaphore, false, go));
         }
-        if let Some([execute, schedule]) = found.go {
+        if let Some([execute, schedule]) = located.go {
             for (offset, none) in [(execute, 0), (schedule, cookie::NONE)] {
                 let cookie = cookie::SWITCH | none;
                 let place = Place {
@@ -318,23 +318,23 @@ pub(super) struct Binary {
 
 /// The files that a name or path stands for: those that the target has mapped, else what is there on this host.
 pub(super) fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Binary>, String> {
-    let mut found: Vec<Binary> = vec![];
-    let (mut seen, mut others, mut why) = (BTreeSet::new(), BTreeSet::new(), None);
+    let mut binaries: Vec<Binary> = vec![];
+    let (mut looked_at, mut others, mut why) = (BTreeSet::new(), BTreeSet::new(), None);
     for &pid in pids {
         let maps = Maps::of(pid).map_err(|e| tailsight_units::chain(&e))?;
         for mapping in maps.all().iter().filter(|m| m.is_file()) {
             if !means(binary, mapping) {
                 others.insert(mapping.name().to_owned());
-            } else if seen.insert((mapping.inode, mapping.path.clone())) {
+            } else if looked_at.insert((mapping.inode, mapping.path.clone())) {
                 match mapping.open(pid) {
-                    Ok((path, file)) => found.push(Binary { path, file, name: mapping.name().into() }),
+                    Ok((path, file)) => binaries.push(Binary { path, file, name: mapping.name().into() }),
                     Err(e) => why = Some(tailsight_units::chain(&e)),
                 }
             }
         }
     }
-    if !found.is_empty() {
-        return Ok(found);
+    if !binaries.is_empty() {
+        return Ok(binaries);
     }
     if let Some(why) = why {
         return Err(why);
@@ -431,11 +431,12 @@ impl Tracing {
             }
         }
         let calls = vec![0; said.functions.len()];
-        let all = |i: usize, end: bool| {
-            let mut of = places.iter().filter(|p| p.function == Some(i) && (p.cookie & cookie::END != 0) == end);
-            of.all(|p| p.emulated)
+        let are_emulated = |i: usize, end: bool| {
+            let mut of_function =
+                places.iter().filter(|p| p.function == Some(i) && (p.cookie & cookie::END != 0) == end);
+            of_function.all(|p| p.emulated)
         };
-        let emulated = (0..said.functions.len()).map(|i| [all(i, false), all(i, true)]).collect();
+        let emulated = (0..said.functions.len()).map(|i| [are_emulated(i, false), are_emulated(i, true)]).collect();
         Some(Tracing { tracer, said, calls, trap, emulated })
     }
 
@@ -521,11 +522,11 @@ mod tests {
             let traces = Traces { asked, ..Traces::default() };
             Plan::new(&traces, &[std::process::id()], None, &mut Reader::in_this_process())
         };
-        let found = plan(name, "main").unwrap();
-        let begins: Vec<bool> = found.places.iter().map(|p| p.cookie & cookie::END == 0 && !p.at_return).collect();
+        let main = plan(name, "main").unwrap();
+        let begins: Vec<bool> = main.places.iter().map(|p| p.cookie & cookie::END == 0 && !p.at_return).collect();
         assert!(begins.len() > 1 && begins.iter().rev().skip(1).all(|b| !b) && begins[begins.len() - 1], "{begins:?}");
-        assert_eq!((found.functions[0].name.as_str(), found.functions[0].ends_by.as_str()), ("main", "instructions"));
-        assert_eq!(plan(own.to_str().unwrap(), "main").unwrap().places, found.places);
+        assert_eq!((main.functions[0].name.as_str(), main.functions[0].ends_by.as_str()), ("main", "instructions"));
+        assert_eq!(plan(own.to_str().unwrap(), "main").unwrap().places, main.places);
         let said = |binary: &str, function: &str| plan(binary, function).unwrap_err().to_string();
         assert!(said(name, "no_such_function_at_all").contains("no function"));
         assert!(

@@ -199,12 +199,12 @@ impl Tracer {
 
     /// Removes the breakpoints of a function.
     pub fn remove(&mut self, function: usize) {
-        self.links.retain(|(of, _)| *of != Some(function));
+        self.links.retain(|(of_function, _)| *of_function != Some(function));
     }
 
     /// Whether there are any of a function.
     pub fn has(&self, function: usize) -> bool {
-        self.links.iter().any(|(of, _)| *of == Some(function))
+        self.links.iter().any(|(of_function, _)| *of_function == Some(function))
     }
 
     /// Removes all breakpoints.

@@ -84,8 +84,8 @@ pub fn tell(loaded: &mut Loaded, pid: u32, running: Running) -> Result<(), Error
     let processes = &loaded.probes.maps.routine_processes;
     // `struct routine_process`: the thread of the loop is found by the programs.
     let value = [dictionary.to_ne_bytes(), [0; 8]].concat();
-    let told = processes.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
-    told.map_err(|e| Error::bpf("telling whose tasks are known", e))?;
+    let updated = processes.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
+    updated.map_err(|e| Error::bpf("telling whose tasks are known", e))?;
     loaded.probes.variables_mut().routine_processes_told += 1;
     Ok(())
 }

@@ -142,8 +142,8 @@ pub fn tell_waits(loaded: &mut Loaded) {
 /// Where processes have code, as the programs were told.
 #[derive(Default)]
 pub struct Code {
-    /// Processes that they know of.
-    told: BTreeSet<u32>,
+    /// Processes whose code the programs know.
+    informed: BTreeSet<u32>,
     /// A process of each program at its addresses.
     first_of: BTreeMap<Vec<(u64, u64, u64, String)>, u32>,
     /// Programs that processes of the target had become by then.
@@ -157,10 +157,10 @@ impl Code {
         let execs = loaded.probes.variables().execs;
         if execs != self.execs {
             // Nobody says which ones.
-            (self.told, self.execs) = (BTreeSet::new(), execs);
+            (self.informed, self.execs) = (BTreeSet::new(), execs);
         }
         for &pid in pids {
-            if self.told.insert(pid) {
+            if self.informed.insert(pid) {
                 self.tell_of(loaded, pid);
             }
         }
@@ -172,11 +172,11 @@ impl Code {
         let like = *self.first_of.entry(identity).or_insert(pid);
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let code = ranges(&maps, &program.to_string_lossy());
-        let of = |f: &dyn Fn(&(u64, u64)) -> u64| {
+        let bytes_of = |f: &dyn Fn(&(u64, u64)) -> u64| {
             (0..RANGES).flat_map(|i| code.get(i).map_or(0, f).to_ne_bytes()).collect::<Vec<u8>>()
         };
         let like = u64::from(like).to_ne_bytes().to_vec();
-        let value = [of(&|range| range.0), of(&|range| range.1 - range.0), like].concat();
+        let value = [bytes_of(&|range| range.0), bytes_of(&|range| range.1 - range.0), like].concat();
         let _ = loaded.probes.maps.code_of.update(&pid.to_ne_bytes(), &value, MapFlags::ANY);
     }
 }
@@ -202,13 +202,13 @@ impl Tells {
     fn of(mapping: &Mapping, program: &str) -> Tells {
         const FOLDERS: [&str; 4] = ["/lib", "/usr/lib", "/lib64", "/usr/lib64"];
         let folder = mapping.path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        let is_of_system = |of: &str| {
-            let below = folder.strip_prefix(of);
+        let is_of_system = |system_folder: &str| {
+            let below = folder.strip_prefix(system_folder);
             below.is_some_and(|rest| rest.is_empty() || (rest.ends_with("-linux-gnu") && rest.rfind('/') == Some(0)))
         };
         match mapping.path.as_str() {
             path if path == program => Tells::Program,
-            _ if FOLDERS.iter().any(|of| is_of_system(of)) => Tells::System,
+            _ if FOLDERS.iter().any(|system_folder| is_of_system(system_folder)) => Tells::System,
             _ => Tells::ItsOwn,
         }
     }
@@ -227,7 +227,7 @@ fn ranges(maps: &Maps, program: &str) -> Vec<(u64, u64)> {
         let tells = Tells::of(m, program);
         let apart = if tells == Tells::ItsOwn { SIDE_BY_SIDE } else { 0 };
         match code.last_mut() {
-            Some((of, _, end)) if *of == tells && m.start - *end <= apart => *end = m.end,
+            Some((last, _, end)) if *last == tells && m.start - *end <= apart => *end = m.end,
             _ => code.push((tells, m.start, m.end)),
         }
     }
@@ -277,8 +277,8 @@ impl Ring {
         let bytes = std::mem::take(&mut *self.taken.borrow_mut());
         let mut rest = bytes.as_slice();
         while let Some(n) = taken_of(rest) {
-            let (one, after) = rest.split_at(n);
-            each(parse(one), u32::from_ne_bytes(word(one, 64)));
+            let (sample, after) = rest.split_at(n);
+            each(parse(sample), u32::from_ne_bytes(word(sample, 64)));
             rest = after;
         }
     }
@@ -289,8 +289,8 @@ impl Ring {
         let mut rest = bytes.as_slice();
         let mut out = vec![];
         while let Some(n) = taken_of(rest) {
-            let (one, after) = rest.split_at(n);
-            out.push(row(one));
+            let (sample, after) = rest.split_at(n);
+            out.push(row(sample));
             rest = after;
         }
         out
@@ -417,9 +417,9 @@ mod tests {
         skipped[20..24].copy_from_slice(&[kind::SKIPPED, 0, 0, 0]);
         skipped[24..32].fill(0);
         assert_eq!(trimmed(&skipped), skipped);
-        let both = [&skipped[..], short].concat();
-        assert_eq!(taken_of(&both), Some(HEAD));
-        let raw = parse(&both[..HEAD]);
+        let two_samples = [&skipped[..], short].concat();
+        assert_eq!(taken_of(&two_samples), Some(HEAD));
+        let raw = parse(&two_samples[..HEAD]);
         assert_eq!((raw.row.kind, raw.row.weight, raw.kernel.len(), raw.bytes.len()), (kind::SKIPPED, 0, 0, 0));
     }
 }

@@ -220,7 +220,7 @@ impl TaskBreakpoints {
 
     /// The runtimes whose versions nothing else tells.
     pub(crate) fn versions(&self) -> Vec<String> {
-        self.runtimes.iter().filter(|of| **of == TOKIO).map(|of| (*of).to_owned()).collect()
+        self.runtimes.iter().filter(|runtime| **runtime == TOKIO).map(|runtime| (*runtime).to_owned()).collect()
     }
 
     /// Takes all away: the recording is over.

@@ -316,16 +316,16 @@ impl Routines {
     fn look_at_tasks(&mut self, pid: u32, number_of: impl Fn(u64) -> u64, stacks: &mut Stacks) {
         let Some(Tasks::Asyncio(asyncio)) = self.processes.get_mut(&pid) else { return };
         let memory = OfProcess(pid);
-        let Some(seen) = asyncio.look(&memory) else {
+        let Some(snapshot) = asyncio.look(&memory) else {
             self.said.unreadable += 1;
             return;
         };
-        self.said.left_out += seen.left_out as u64;
-        self.said.torn += seen.torn as u64;
+        self.said.left_out += snapshot.left_out as u64;
+        self.said.torn += snapshot.torn as u64;
         let ts_ns = clocks::monotonic_ns();
         let latest_ns = (2 * self.apart.max(EVERY)).as_nanos() as u64;
         let mut over: Vec<Steady> = vec![];
-        for task in seen.tasks {
+        for task in snapshot.tasks {
             let stack = match self.stack_of.get(&(pid, task.places.clone())) {
                 _ if task.places.is_empty() => 0,
                 Some(&number) => number + 1,
@@ -350,7 +350,7 @@ impl Routines {
             self.steady.insert((pid, routine), Steady { last: row, is_kept: !goes_on });
         }
         // Tasks that are gone.
-        let gone = |(of, _): &(u32, u64), steady: &mut Steady| *of == pid && steady.last.ts_ns != ts_ns;
+        let gone = |(owner, _): &(u32, u64), steady: &mut Steady| *owner == pid && steady.last.ts_ns != ts_ns;
         over.extend(self.steady.extract_if(gone).map(|(_, steady)| steady));
         over.into_iter().for_each(|steady| self.keep(steady));
     }
