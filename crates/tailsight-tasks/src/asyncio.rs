@@ -59,9 +59,9 @@ pub struct Task {
 /// Where a coroutine waits: its code, and the instruction.
 pub type Place = (u64, u64);
 
-/// What a turn saw.
+/// The tasks as they were in one turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Snapshot {
     /// Tasks that are not done.
     pub tasks: Vec<Task>,
     /// Tasks that were too many.
@@ -81,7 +81,7 @@ struct Head {
 /// A way from a task to what it waits for.
 struct Walk {
     /// The task that it is in.
-    of: Head,
+    head: Head,
     /// Outermost first.
     places: Vec<Place>,
 }
@@ -92,8 +92,9 @@ impl Asyncio {
         let names = layout.module(memory, runtime, "_asyncio")?;
         let running = layout.value(memory, names, "_current_tasks")?;
         // 3.12 has those apart that run at once when they are made.
-        let all = ["_scheduled_tasks", "_all_tasks"].iter().find_map(|name| layout.value(memory, names, name))?;
-        let tasks = layout.first_attribute(memory, all, "data")?;
+        let set_of_tasks =
+            ["_scheduled_tasks", "_all_tasks"].iter().find_map(|name| layout.value(memory, names, name))?;
+        let tasks = layout.first_attribute(memory, set_of_tasks, "data")?;
         let is = |address: u64, name: &str| {
             let kind = memory.read(address, 16).as_deref().and_then(type_of)?;
             (type_name(memory, kind)? == name).then_some(())
@@ -109,10 +110,10 @@ impl Asyncio {
     }
 
     /// What all tasks are at. None where they cannot be read.
-    pub fn look(&mut self, memory: &impl Memory) -> Option<Seen> {
-        let mut seen = Seen::default();
+    pub fn look(&mut self, memory: &impl Memory) -> Option<Snapshot> {
+        let mut snapshot = Snapshot::default();
         let mut references = members(memory, self.tasks)?;
-        seen.left_out = references.len().saturating_sub(MOST_TASKS);
+        snapshot.left_out = references.len().saturating_sub(MOST_TASKS);
         references.truncate(MOST_TASKS);
         let referred: Vec<(u64, usize)> = references.iter().map(|at| (at.wrapping_add(WRAPPED as u64), 8)).collect();
         let addresses: Vec<u64> =
@@ -128,7 +129,7 @@ impl Asyncio {
             let is_done = matches!(waited, Some((Kind::Task | Kind::Future, state)) if state != 0);
             // What it waited for is done: its turn comes. Of what is no future nothing tells whether it is done.
             if head.waits_for == 0 || is_done {
-                seen.tasks.push(Task { address, state: State::Runnable, places: vec![] });
+                snapshot.tasks.push(Task { address, state: State::Runnable, places: vec![] });
             } else {
                 waiting.push((address, head));
             }
@@ -139,12 +140,12 @@ impl Asyncio {
         for (((address, head), places), after) in waiting.into_iter().zip(places).zip(afterwards) {
             // It went on meanwhile: what was read may be of two waits.
             if after != Some(head) || places.is_empty() {
-                seen.torn += 1;
+                snapshot.torn += 1;
             } else {
-                seen.tasks.push(Task { address, state: State::Waiting, places });
+                snapshot.tasks.push(Task { address, state: State::Waiting, places });
             }
         }
-        Some(seen)
+        Some(snapshot)
     }
 
     /// The words of tasks; none of what is no task.
@@ -165,16 +166,16 @@ impl Asyncio {
     fn futures(&mut self, memory: &impl Memory, addresses: &[u64]) -> Vec<Option<(Kind, u32)>> {
         let bytes = self.layout.task_state + 4;
         let read = memory.read_each(&addresses.iter().map(|&at| (at, bytes)).collect::<Vec<_>>());
-        let of = |bytes: Option<Vec<u8>>| {
+        let kind_and_state = |bytes: Option<Vec<u8>>| {
             let bytes = bytes?;
             Some((self.kind(memory, type_of(&bytes)?), half(&bytes, self.layout.task_state)?))
         };
-        read.into_iter().map(of).collect()
+        read.into_iter().map(kind_and_state).collect()
     }
 
     /// Of tasks that wait, the places that wait for each other, outermost first. All tasks go a step at a time: reading takes a call a step.
     fn places(&mut self, memory: &impl Memory, tasks: &[(u64, Head)]) -> Vec<Vec<Place>> {
-        let mut walks: Vec<Walk> = tasks.iter().map(|&(_, head)| Walk { of: head, places: vec![] }).collect();
+        let mut walks: Vec<Walk> = tasks.iter().map(|&(_, head)| Walk { head, places: vec![] }).collect();
         let mut next: Vec<(usize, u64)> = tasks.iter().enumerate().map(|(i, (_, head))| (i, head.coroutine)).collect();
         for _ in 0..MOST_FRAMES {
             let bytes = self.layout.coroutine_bytes();
@@ -204,8 +205,8 @@ impl Asyncio {
             Kind::Wrapper => word(bytes, WRAPPED),
             // The end: what the task waits for. Where that is another task, it waits where that one does.
             Kind::Task | Kind::Future | Kind::Other => {
-                let waited = self.heads(memory, &[walk.of.waits_for]).pop().flatten()?;
-                walk.of = waited;
+                let waited = self.heads(memory, &[walk.head.waits_for]).pop().flatten()?;
+                walk.head = waited;
                 (waited.state == 0).then_some(waited.coroutine)
             }
         }
@@ -229,14 +230,14 @@ impl Asyncio {
         if self.kinds.len() >= MOST_FUNCTIONS {
             self.kinds.clear();
         }
-        let of = || match type_name(memory, kind).as_deref() {
+        let named_kind = || match type_name(memory, kind).as_deref() {
             Some("_asyncio.Task") => Kind::Task,
             Some("_asyncio.Future") => Kind::Future,
             Some("coroutine" | "generator" | "async_generator") => Kind::Coroutine,
             Some("coroutine_wrapper" | "async_generator_asend" | "async_generator_athrow") => Kind::Wrapper,
             _ => Kind::Other,
         };
-        *self.kinds.entry(kind).or_insert_with(of)
+        *self.kinds.entry(kind).or_insert_with(named_kind)
     }
 }
 
@@ -393,21 +394,21 @@ mod tests {
     fn a_task_waits_where_the_functions_are_that_wait_for_each_other() {
         let Program { mut heap, runtime, tasks, future, .. } = program();
         let mut asyncio = Asyncio::find(&heap, runtime, &LAYOUTS[0]).unwrap();
-        let seen = asyncio.look(&heap).unwrap();
-        assert_eq!((seen.torn, seen.left_out), (0, 0));
-        let states: Vec<(u64, State)> = seen.tasks.iter().map(|task| (task.address, task.state)).collect();
+        let snapshot = asyncio.look(&heap).unwrap();
+        assert_eq!((snapshot.torn, snapshot.left_out), (0, 0));
+        let states: Vec<(u64, State)> = snapshot.tasks.iter().map(|task| (task.address, task.state)).collect();
         let waiting = [tasks[0], tasks[1]].map(|task| (task, State::Waiting));
         assert_eq!(states, [&[(tasks[2], State::Runnable)][..], &waiting].concat());
-        let lock = asyncio.frames(&heap, &seen.tasks[1].places);
+        let lock = asyncio.frames(&heap, &snapshot.tasks[1].places);
         let expected = [("asyncio.locks.Lock.acquire", "locks.py:91", false), ("server.lookup", "server.py:41", true)];
         assert_eq!(named(&lock), expected);
         // The second one waits for the first.
-        let other = asyncio.frames(&heap, &seen.tasks[2].places);
+        let other = asyncio.frames(&heap, &snapshot.tasks[2].places);
         assert_eq!(named(&other), [&expected[..], &[("server.outer", "server.py:61", true)]].concat());
         // The lock was given: it is the loop that it waits for.
         heap.set(future, 88, 1);
-        let seen = asyncio.look(&heap).unwrap();
-        let first = seen.tasks.iter().find(|task| task.address == tasks[0]).unwrap();
+        let snapshot = asyncio.look(&heap).unwrap();
+        let first = snapshot.tasks.iter().find(|task| task.address == tasks[0]).unwrap();
         assert_eq!(first.state, State::Runnable);
     }
 
@@ -427,8 +428,8 @@ mod tests {
         let Program { mut heap, runtime, tasks, .. } = program();
         let mut asyncio = Asyncio::find(&heap, runtime, &LAYOUTS[0]).unwrap();
         heap.set(tasks[0], 128, tasks[1]);
-        let seen = asyncio.look(&heap).unwrap();
-        assert!(seen.tasks.iter().all(|task| task.places.len() <= MOST_FRAMES));
+        let snapshot = asyncio.look(&heap).unwrap();
+        assert!(snapshot.tasks.iter().all(|task| task.places.len() <= MOST_FRAMES));
     }
 
     proptest! {
@@ -452,7 +453,7 @@ mod tests {
             }
             for layout in &LAYOUTS {
                 if let Some(mut asyncio) = Asyncio::find(&heap, runtime, layout) {
-                    for task in asyncio.look(&heap).map_or(vec![], |seen| seen.tasks) {
+                    for task in asyncio.look(&heap).map_or(vec![], |snapshot| snapshot.tasks) {
                         prop_assert!(asyncio.frames(&heap, &task.places).len() <= MOST_FRAMES);
                     }
                 }

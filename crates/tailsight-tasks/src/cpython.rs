@@ -434,8 +434,8 @@ mod tests {
 
     #[test]
     fn versions_have_their_layouts() {
-        let of = |version| Layout::of(version).map(|layout| layout.minor);
-        assert_eq!([0x030b_02f0, 0x030c_03f0, 0x030d_05f0].map(of), [Some(11), Some(12), Some(13)]);
-        assert_eq!([0x030a_00f0, 0x030e_00f0, 0x040b_00f0].map(of), [None; 3]);
+        let minor_of = |version| Layout::of(version).map(|layout| layout.minor);
+        assert_eq!([0x030b_02f0, 0x030c_03f0, 0x030d_05f0].map(minor_of), [Some(11), Some(12), Some(13)]);
+        assert_eq!([0x030a_00f0, 0x030e_00f0, 0x040b_00f0].map(minor_of), [None; 3]);
     }
 }

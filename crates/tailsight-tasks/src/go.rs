@@ -102,18 +102,18 @@ mod tests {
     /// From the debug information of programs that these versions built.
     #[test]
     fn each_version_has_its_layout() {
-        let of = |version: &str| layout(version).map(|layout| (layout.frame_pointer, layout.status));
+        let offsets_of = |version: &str| layout(version).map(|layout| (layout.frame_pointer, layout.status));
         for version in ["go1.18.10", "go1.20.14", "go1.21.13", "go1.22.12"] {
-            assert_eq!(of(version), Some((104, 144)), "{version}");
+            assert_eq!(offsets_of(version), Some((104, 144)), "{version}");
         }
         for version in ["go1.23.12", "go1.24.13", "go1.24rc1"] {
-            assert_eq!(of(version), Some((104, 152)), "{version}");
+            assert_eq!(offsets_of(version), Some((104, 152)), "{version}");
         }
         for version in ["go1.25.0", "go1.26.8", "go1.26.8 X:boringcrypto"] {
-            assert_eq!(of(version), Some((96, 144)), "{version}");
+            assert_eq!(offsets_of(version), Some((96, 144)), "{version}");
         }
         for version in ["go1.17.13", "go1.27.0", "go2.1", "devel go1.27-abc", "", "go1."] {
-            assert_eq!(of(version), None, "{version}");
+            assert_eq!(offsets_of(version), None, "{version}");
         }
     }
 
@@ -129,9 +129,9 @@ mod tests {
         set(ITSELF, 0xc000_0040);
         set(96, 0x2f40);
         set(144, 4);
-        let found = parse(&bytes, 0xc000_0040, layout).unwrap();
-        assert_eq!(found.registers, Registers { ip: 0x40_0000, sp: 0x2f00, fp: 0x2f40, lr: 0 });
-        assert_eq!((state_of(found.status), found.stack_high), (Some(State::Waiting), 0x3000));
+        let goroutine = parse(&bytes, 0xc000_0040, layout).unwrap();
+        assert_eq!(goroutine.registers, Registers { ip: 0x40_0000, sp: 0x2f00, fp: 0x2f40, lr: 0 });
+        assert_eq!((state_of(goroutine.status), goroutine.stack_high), (Some(State::Waiting), 0x3000));
         assert_eq!(parse(&bytes, 0xc000_0080, layout), None, "it names another");
         assert_eq!(parse(&bytes[..100], 0xc000_0040, layout), None, "it is cut");
         bytes[STACK_POINTER..STACK_POINTER + 8].copy_from_slice(&0x4000u64.to_le_bytes());
