@@ -35,26 +35,26 @@ fn main() -> anyhow::Result<()> {
     let only = arguments.next();
     let (tailsight, out) = (Path::new(&tailsight), Path::new(&out));
     let pair = Pair::create("golden")?;
-    let one = |name, proto, ip, port| {
+    let workload = |name, proto, ip, port| {
         (name, Workload { pipeline_burst: 3, ..Workload::new(proto, SocketAddr::new(ip, port)) })
     };
     let runs: [(_, Start); 6] = [
-        (one("memcached-tcp", Proto::Memcached, SERVER_V4, 11211), |p| {
+        (workload("memcached-tcp", Proto::Memcached, SERVER_V4, 11211), |p| {
             Server::memcached(&p.server, MemcachedOpts { threads: 2, ..Default::default() })
         }),
-        (one("memcached-udp", Proto::MemcachedUdp, SERVER_V4, 11211), |p| {
+        (workload("memcached-udp", Proto::MemcachedUdp, SERVER_V4, 11211), |p| {
             Server::memcached(&p.server, MemcachedOpts { udp: true, ..Default::default() })
         }),
-        (one("redis-ipv6", Proto::Resp, SERVER_V6, 6379), |p| {
+        (workload("redis-ipv6", Proto::Resp, SERVER_V6, 6379), |p| {
             Server::redis(&p.server, RedisOpts { port: 6379, ..Default::default() })
         }),
-        (one("nginx-2-workers", Proto::Http1, SERVER_V4, 8088), |p| {
+        (workload("nginx-2-workers", Proto::Http1, SERVER_V4, 8088), |p| {
             Server::nginx(&p.server, NginxOpts { port: 8088, workers: 2, ..Default::default() })
         }),
-        (one("memcached-requests", Proto::Memcached, SERVER_V4, 11211), |p| {
+        (workload("memcached-requests", Proto::Memcached, SERVER_V4, 11211), |p| {
             Server::memcached(&p.server, MemcachedOpts { threads: 2, ..Default::default() })
         }),
-        (one("redis-requests", Proto::Resp, SERVER_V4, 6379), |p| {
+        (workload("redis-requests", Proto::Resp, SERVER_V4, 6379), |p| {
             Server::redis(&p.server, RedisOpts { port: 6379, ..Default::default() })
         }),
     ];

@@ -281,7 +281,9 @@ impl Analysis {
             let from_ns = extra.own_from_ns.max(m.recv_ns);
             served.entry(extra.send_tid).or_default().push(Served { from_ns, to_ns: m.send_ns, message: m.id });
         }
-        served.values_mut().for_each(|of_thread| of_thread.sort_unstable_by_key(|one| (one.from_ns, one.message)));
+        served
+            .values_mut()
+            .for_each(|of_thread| of_thread.sort_unstable_by_key(|stretch| (stretch.from_ns, stretch.message)));
         served
     }
 }

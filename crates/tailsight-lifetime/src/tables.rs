@@ -449,17 +449,18 @@ mod tests {
             assert!(from.iter().zip(&to).all(|(from, to)| from <= to));
             let next = (1..batch.num_rows()).filter(|&i| tids[i] == tids[i - 1]);
             assert!(next.into_iter().all(|i| to[i - 1] <= from[i]), "turns of a thread overlap");
-            for (name, all) in [("took", &mut took), ("answered", &mut answered)] {
+            for (name, ids) in [("took", &mut took), ("answered", &mut answered)] {
                 let lists = batch.column_by_name(name).unwrap().as_list::<i32>();
-                all.extend(lists.values().as_primitive::<UInt32Type>().values());
+                ids.extend(lists.values().as_primitive::<UInt32Type>().values());
             }
         }
         let messages = &analysis.lifetimes.messages;
-        let of = |has: fn(&Message) -> bool| messages.iter().filter(|m| has(m)).map(|m| m.id).collect::<Vec<u32>>();
+        let ids_where =
+            |has: fn(&Message) -> bool| messages.iter().filter(|m| has(m)).map(|m| m.id).collect::<Vec<u32>>();
         took.sort_unstable();
         answered.sort_unstable();
-        assert_eq!(took, of(|m| m.recv_ns != 0));
-        assert_eq!(answered, of(|m| m.send_ns != 0));
+        assert_eq!(took, ids_where(|m| m.recv_ns != 0));
+        assert_eq!(answered, ids_where(|m| m.send_ns != 0));
     }
 
     /// 2,967 rows of a run had the message, leg, role and owner of another one.
@@ -473,7 +474,7 @@ mod tests {
         }
         write(dir.path(), &lifetimes, &[]).unwrap();
         let file = File::open(dir.path().join("lifetimes.parquet")).unwrap();
-        let (mut seen, mut sums) = (std::collections::HashSet::new(), std::collections::HashMap::new());
+        let (mut keys, mut sums) = (std::collections::HashSet::new(), std::collections::HashMap::new());
         for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
             let batch = batch.unwrap();
             let text = |name: &str| {
@@ -488,11 +489,11 @@ mod tests {
             let (leg, role, owner) = (text("leg"), text("role"), text("owner"));
             for i in 0..batch.num_rows() {
                 let key = (message[i], leg[i].clone(), role[i].clone(), owner[i].clone());
-                assert!(seen.insert(key), "message {} {} {} {} twice", message[i], leg[i], role[i], owner[i]);
+                assert!(keys.insert(key), "message {} {} {} {} twice", message[i], leg[i], role[i], owner[i]);
                 *sums.entry((message[i], leg[i].clone())).or_insert(0) += ns[i];
             }
         }
-        assert!(seen.len() > 1000, "{}", seen.len());
+        assert!(keys.len() > 1000, "{}", keys.len());
         for m in &lifetimes.messages {
             for leg in LEGS {
                 let parts: u64 = lifetimes.part_slice(m.id, leg).iter().map(|p| p.ns).sum();
@@ -528,9 +529,9 @@ mod tests {
         let (dir, mut lifetimes) = (tempfile::tempdir().unwrap(), golden());
         assert_eq!(write(dir.path(), &lifetimes, &[]).unwrap(), ["messages.parquet", "lifetimes.parquet"]);
         let (kind, sent_ns) = (crate::model::SentKind::Request, 12);
-        let one = Sent { kind, flow: 0, bytes: 9, tid: 7, send_ns: 10, sent_ns, xmit_ns: 11, answered_ns: 512 };
-        assert_eq!(Sent { answered_ns: 11, ..one }.wait_ns(), Some(0), "answered before its own call had returned");
-        lifetimes.sent = vec![one, Sent { answered_ns: 0, ..one }];
+        let request = Sent { kind, flow: 0, bytes: 9, tid: 7, send_ns: 10, sent_ns, xmit_ns: 11, answered_ns: 512 };
+        assert_eq!(Sent { answered_ns: 11, ..request }.wait_ns(), Some(0), "answered before its own call had returned");
+        lifetimes.sent = vec![request, Sent { answered_ns: 0, ..request }];
         assert_eq!(write(dir.path(), &lifetimes, &[]).unwrap()[2..], ["sent.parquet"]);
         let file = File::open(dir.path().join("sent.parquet")).unwrap();
         let batch = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap().next().unwrap().unwrap();

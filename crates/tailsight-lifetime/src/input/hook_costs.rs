@@ -96,14 +96,14 @@ mod tests {
     /// A hit where a task asks to be made ready cost nothing, and was the server's own time.
     #[test]
     fn each_breakpoint_at_tasks_costs_a_trap() {
-        let of = |places, stepped_places| {
+        let costs_ns = |places, stepped_places| {
             let hit_ns = Some([620.4, 8_900.0]);
             let said = TaskBreakpoints { places, stepped_places, hit_ns, ..TaskBreakpoints::default() };
             let costs = HookCosts::default().with_breakpoints(Some(&said));
             [Kind::RoutineRun, Kind::RoutineWoken, Kind::RoutineAsks]
                 .map(|kind| costs.of_event(kind, &Event::default()))
         };
-        assert_eq!((of(9, 0), of(9, 1), of(9, 9)), ([620; 3], [620; 3], [8_900; 3]));
+        assert_eq!((costs_ns(9, 0), costs_ns(9, 1), costs_ns(9, 9)), ([620; 3], [620; 3], [8_900; 3]));
     }
 
     #[test]
@@ -124,11 +124,14 @@ mod tests {
             hook("net_dev_queue", Some(99.0), 10, false),
             hook("softirq_entry", None, 0, true),
         ]);
-        let of = |kind, aux| costs.of_event(kind, &Event { aux, ..Event::default() });
-        assert_eq!(of(Kind::SchedSwitch, 0), 120);
-        assert_eq!((of(Kind::VectorEntry, 0), of(Kind::VectorEntry, 1), of(Kind::VectorExit, 1)), (60, 0, 70));
-        assert_eq!(of(Kind::SendBegin, 0), 50, "(40 x 30 + 80 x 10) / 40");
-        assert_eq!((of(Kind::TxQueue, 0), of(Kind::SoftirqEntry, 0)), (0, 0));
-        assert_eq!(of(Kind::Steal, 0), 0, "written by sched_switch's own run");
+        let cost_ns = |kind, aux| costs.of_event(kind, &Event { aux, ..Event::default() });
+        assert_eq!(cost_ns(Kind::SchedSwitch, 0), 120);
+        assert_eq!(
+            (cost_ns(Kind::VectorEntry, 0), cost_ns(Kind::VectorEntry, 1), cost_ns(Kind::VectorExit, 1)),
+            (60, 0, 70)
+        );
+        assert_eq!(cost_ns(Kind::SendBegin, 0), 50, "(40 x 30 + 80 x 10) / 40");
+        assert_eq!((cost_ns(Kind::TxQueue, 0), cost_ns(Kind::SoftirqEntry, 0)), (0, 0));
+        assert_eq!(cost_ns(Kind::Steal, 0), 0, "written by sched_switch's own run");
     }
 }

@@ -135,12 +135,12 @@ impl Names {
 
     /// Adds the names of tasks and the stacks of sleeps to the symbols.
     pub fn add_tasks_and_stacks(&mut self, stacks: &[String], symbols: &mut Vec<String>) {
-        let mut known: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
+        let mut numbers: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
         let mut tids: Vec<u32> = self.by_tid.keys().copied().collect();
         tids.sort_unstable();
         for tid in tids {
             if let Some(name) = self.by_tid.get_mut(&tid) {
-                name.symbol = *known.entry(name.comm.clone()).or_insert_with(|| {
+                name.symbol = *numbers.entry(name.comm.clone()).or_insert_with(|| {
                     symbols.push(name.comm.clone());
                     symbols.len() as u32 - 1
                 });
@@ -184,8 +184,8 @@ impl Names {
 
     /// The call stack of a place that a thread slept at, plus 1; 0 when it is not known.
     pub fn place(&self, number: u16) -> u32 {
-        let known = |at: usize| self.sleep_places.get(at).copied();
-        usize::from(number).checked_sub(1).and_then(known).unwrap_or(0)
+        let symbol_at = |at: usize| self.sleep_places.get(at).copied();
+        usize::from(number).checked_sub(1).and_then(symbol_at).unwrap_or(0)
     }
 
     /// Whether the thread is a softirq daemon.

@@ -127,7 +127,7 @@ mod tests {
         let mut sources = [chunks(&[3, 1, 4], false), chunks(&[], false), chunks(&[2], false)];
         let sizes = reading_ahead(&mut sources, |mut ahead| {
             assert_eq!((ahead[0].cpu(), ahead[0].events()), (7, 8));
-            let mut all = |i: usize| {
+            let mut chunks_and_times = |i: usize| {
                 let (mut sizes, mut times) = (Vec::new(), Vec::new());
                 while ahead[i].advance().unwrap() {
                     sizes.push(ahead[i].ready().len());
@@ -137,7 +137,7 @@ mod tests {
                 assert!(times.iter().copied().eq(0..times.len() as u64), "{times:?}");
                 sizes
             };
-            [all(0), all(1), all(2)]
+            [chunks_and_times(0), chunks_and_times(1), chunks_and_times(2)]
         });
         assert_eq!(sizes, [vec![3, 1, 4], vec![], vec![2]]);
     }

@@ -47,7 +47,7 @@ pub fn wakers(samples: &Samples, places: &[u32]) -> FxHashMap<u32, Waker> {
 }
 
 fn waker(samples: &Samples, number: u32) -> Waker {
-    let of = |function: &str| match function {
+    let waker_of = |function: &str| match function {
         f if has_any(f, &[READS_SOCKETS, BLOCKS]) => Some(Waker::Outside),
         f if has_any(f, &TIMES) => Some(Waker::Timer),
         f if has_any(f, &RUN_TASKS) => Some(Waker::Task),
@@ -57,7 +57,7 @@ fn waker(samples: &Samples, number: u32) -> Waker {
     // Innermost first: the loop that reads sockets calls the timers' code, too, and is run as a task of its own. Of a deep stack the outer
     // functions are not kept: it is a task's.
     let functions = || samples.stack(number).map(|frame| frame.function.as_str());
-    let first = functions().find_map(of).unwrap_or(Waker::Task);
+    let first = functions().find_map(waker_of).unwrap_or(Waker::Task);
     match functions().find(|function| has_any(function, &[SCHEDULES, BLOCKS])) {
         Some(function) if function.contains(BLOCKS) => Waker::Outside,
         _ => first,
@@ -91,8 +91,8 @@ mod tests {
         ];
         let samples = Samples { frames, stacks, ..Samples::default() };
         let wakers = wakers(&samples, &[1, 2, 3, 4, 5, 6]);
-        let of = [0, 1, 2, 3, 4].map(|number| wakers[&number]);
-        assert_eq!(of, [Waker::Outside, Waker::Task, Waker::Outside, Waker::Timer, Waker::Task]);
+        let named_wakers = [0, 1, 2, 3, 4].map(|number| wakers[&number]);
+        assert_eq!(named_wakers, [Waker::Outside, Waker::Task, Waker::Outside, Waker::Timer, Waker::Task]);
         assert_eq!(wakers[&5], Waker::Runtime, "the future that block_on runs");
     }
 }

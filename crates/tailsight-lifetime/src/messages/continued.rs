@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::{Extra, Found, SENT};
+use super::{Extra, SENT, Traffic};
 use crate::model::{Flow, Message, SentKind, flags};
 
 /// Replies with later parts, each followed by another request, that a verdict on a port needs.
-const LEAST: usize = 20;
+const LEAST_REPLIES: usize = 20;
 /// Of ten such replies, how many must agree at least: a queue in the server makes some parts late that are quick as a rule.
 const AGREE_OF_TEN: usize = 7;
 /// How many standard deviations of chance the agreement must be away from half and half: chance gets there once in 15,000 times.
@@ -33,7 +33,7 @@ pub struct Later {
 
 #[derive(Clone, Copy, Debug)]
 struct Push {
-    /// Place in [`Found::sent`].
+    /// Place in [`Traffic::sent`].
     at: usize,
     /// Its thread had received another connection's message last.
     published: bool,
@@ -68,14 +68,14 @@ struct Evidence {
 }
 
 impl Later {
-    /// A push; `index`: as [`Found::send`] gave it. `published`: its thread had received another connection's message last.
+    /// A push; `index`: as [`Traffic::send`] gave it. `published`: its thread had received another connection's message last.
     pub fn pushed(&mut self, index: u32, published: bool) {
         self.pushes.push(Push { at: (index & !SENT) as usize, published });
     }
 
     /// All messages are found. Returns how many of them end with a part that was sent after other work.
-    pub fn finish(self, flows: &[Flow], found: &mut Found) -> u64 {
-        let (cycles, before_requests) = cycles(self.pushes, flows, found);
+    pub fn finish(self, flows: &[Flow], traffic: &mut Traffic) -> u64 {
+        let (cycles, before_requests) = cycles(self.pushes, flows, traffic);
         let mut evidence: BTreeMap<u16, Evidence> = BTreeMap::new();
         for cycle in &cycles {
             evidence.entry(cycle.port).or_default().add(cycle);
@@ -83,12 +83,12 @@ impl Later {
         let mut continued = 0;
         for cycle in cycles.iter().filter(|c| evidence[&c.port].belongs()) {
             continued += cycle.messages.len() as u64;
-            cycle.join(found);
+            cycle.join(traffic);
         }
         for (port, parts) in before_requests {
-            let is_rest = evidence.get(&port).is_some_and(|of| of.belongs() && parts.len() <= of.longest);
+            let is_rest = evidence.get(&port).is_some_and(|totals| totals.belongs() && parts.len() <= totals.longest);
             for part in parts.iter().filter(|_| is_rest) {
-                found.sent[part.at].1.send_ns = 0; // No push.
+                traffic.sent[part.at].1.send_ns = 0; // No push.
             }
         }
         continued
@@ -111,10 +111,10 @@ impl Evidence {
     /// Whether the later sends of this port belong to the requests.
     fn belongs(&self) -> bool {
         let (after, before) = (self.soon_after_reply, self.soon_before_request);
-        let (all, agree) = (after + before, after.max(before));
+        let (replies, agree) = (after + before, after.max(before));
         // A fair coin's heads of n throws deviate by half the square root of n.
-        let by_chance = after.abs_diff(before).pow(2) < DEVIATIONS.pow(2) * all;
-        let agrees = all >= LEAST && !by_chance && 10 * agree >= AGREE_OF_TEN * all;
+        let by_chance = after.abs_diff(before).pow(2) < DEVIATIONS.pow(2) * replies;
+        let agrees = replies >= LEAST_REPLIES && !by_chance && 10 * agree >= AGREE_OF_TEN * replies;
         // A connection to which more and more is sent, and from which nothing more comes, is a stream.
         let streamed: usize = self.open.iter().filter(|parts| **parts > self.longest).sum();
         agrees && 10 * self.published <= 9 * self.parts && 10 * streamed <= self.parts
@@ -123,16 +123,16 @@ impl Evidence {
 
 impl Cycle {
     /// The later parts become the reply's: it is served until the last of them is sent.
-    fn join(&self, found: &mut Found) {
-        let Found { messages, extras, sent, .. } = found;
+    fn join(&self, traffic: &mut Traffic) {
+        let Traffic { messages, extras, sent, .. } = traffic;
         for push in &self.pushes {
-            let (_, part, of): &mut (SentKind, Message, Extra) = &mut sent[push.at];
+            let (_, part, reply): &mut (SentKind, Message, Extra) = &mut sent[push.at];
             for &index in &self.messages {
                 let (message, extra) = (&mut messages[index as usize], &mut extras[index as usize]);
                 (message.send_ns, message.xmit_ns) = (part.send_ns, part.xmit_ns);
                 message.flags |= flags::CONTINUED;
-                (extra.send_tid, extra.sent_ns) = (of.send_tid, of.sent_ns);
-                (extra.reply_end, extra.xmit_cpu) = (of.reply_end, of.xmit_cpu);
+                (extra.send_tid, extra.sent_ns) = (reply.send_tid, reply.sent_ns);
+                (extra.reply_end, extra.xmit_cpu) = (reply.reply_end, reply.xmit_cpu);
             }
             part.send_ns = 0; // No push.
         }
@@ -143,11 +143,11 @@ impl Cycle {
 type BeforeRequests = (u16, Vec<Push>);
 
 /// The pushes by the reply before them, without those that came after the client's next request; and those before the first request.
-fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> (Vec<Cycle>, Vec<BeforeRequests>) {
+fn cycles(pushes: Vec<Push>, flows: &[Flow], traffic: &Traffic) -> (Vec<Cycle>, Vec<BeforeRequests>) {
     let mut by_flow: FxHashMap<u32, Vec<Push>> = FxHashMap::default();
     // Calls that turned out to be replies have no send time.
-    for push in pushes.into_iter().filter(|p| found.sent[p.at].1.send_ns != 0) {
-        by_flow.entry(found.sent[push.at].1.flow).or_default().push(push);
+    for push in pushes.into_iter().filter(|p| traffic.sent[p.at].1.send_ns != 0) {
+        by_flow.entry(traffic.sent[push.at].1.flow).or_default().push(push);
     }
     if by_flow.is_empty() {
         return (vec![], vec![]);
@@ -155,7 +155,7 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> (Vec<Cycle>, Vec<
     let mut messages: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
     let mut is_pushed = vec![false; flows.len()];
     by_flow.keys().for_each(|&flow| is_pushed[flow as usize] = true);
-    for (index, m) in (0..).zip(&found.messages).filter(|(_, m)| is_pushed[m.flow as usize]) {
+    for (index, m) in (0..).zip(&traffic.messages).filter(|(_, m)| is_pushed[m.flow as usize]) {
         messages.entry(m.flow).or_default().push(index);
     }
     let mut out: Vec<Cycle> = Vec::new();
@@ -164,11 +164,11 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> (Vec<Cycle>, Vec<
     by_flow.sort_unstable_by_key(|(flow, _)| *flow);
     for (flow, mut pushes) in by_flow {
         let Some(messages) = messages.get(&flow) else { continue };
-        pushes.sort_unstable_by_key(|p| found.sent[p.at].1.send_ns);
+        pushes.sort_unstable_by_key(|p| traffic.sent[p.at].1.send_ns);
         let port = flows[flow as usize].key.local_port();
-        let cycle = |parts: &[Push]| cycle(port, parts, messages, found);
-        for parts in pushes.chunk_by(|a, b| received(messages, found, *a) == received(messages, found, *b)) {
-            match received(messages, found, parts[0]) {
+        let cycle = |parts: &[Push]| cycle(port, parts, messages, traffic);
+        for parts in pushes.chunk_by(|a, b| received(messages, traffic, *a) == received(messages, traffic, *b)) {
+            match received(messages, traffic, parts[0]) {
                 0 => before_requests.push((port, parts.to_vec())),
                 _ => out.extend(cycle(parts)),
             }
@@ -178,26 +178,26 @@ fn cycles(pushes: Vec<Push>, flows: &[Flow], found: &Found) -> (Vec<Cycle>, Vec<
 }
 
 /// How many of a connection's messages had been received when this was sent: all of them were answered then, or owed no answer.
-fn received(messages: &[u32], found: &Found, push: Push) -> usize {
-    let sent = found.sent[push.at].1.send_ns;
-    messages.partition_point(|&m| found.messages[m as usize].recv_ns <= sent)
+fn received(messages: &[u32], traffic: &Traffic, push: Push) -> usize {
+    let sent = traffic.sent[push.at].1.send_ns;
+    messages.partition_point(|&m| traffic.messages[m as usize].recv_ns <= sent)
 }
 
 /// These pushes, which follow the same reply; none, if there is no reply before them, or if the next request was there before them all.
-fn cycle(port: u16, pushes: &[Push], messages: &[u32], found: &Found) -> Option<Cycle> {
-    let (before, after) = messages.split_at(received(messages, found, pushes[0]));
-    let (first, sent) = (found.sent[pushes[0].at].1.send_ns, |m: &u32| found.messages[*m as usize].send_ns);
+fn cycle(port: u16, pushes: &[Push], messages: &[u32], traffic: &Traffic) -> Option<Cycle> {
+    let (before, after) = messages.split_at(received(messages, traffic, pushes[0]));
+    let (first, sent) = (traffic.sent[pushes[0].at].1.send_ns, |m: &u32| traffic.messages[*m as usize].send_ns);
     let reply = before.iter().rev().map(sent).find(|ns| (1..=first).contains(ns))?;
     let shares = before.iter().rev().skip_while(|m| sent(m) != reply).take_while(|m| sent(m) == reply);
-    let of: Vec<u32> = shares.copied().collect();
-    let before = found.extras[*of.first()? as usize].sent_ns;
-    let next = after.iter().map(|&m| found.messages[m as usize].driver_ns).min();
-    let in_time = |p: &&Push| next.is_none_or(|next| found.sent[p.at].2.sent_ns <= next);
+    let answered: Vec<u32> = shares.copied().collect();
+    let before = traffic.extras[*answered.first()? as usize].sent_ns;
+    let next = after.iter().map(|&m| traffic.messages[m as usize].driver_ns).min();
+    let in_time = |p: &&Push| next.is_none_or(|next| traffic.sent[p.at].2.sent_ns <= next);
     let pushes: Vec<Push> = pushes.iter().take_while(in_time).copied().collect();
     let (first, last) = (pushes.first()?, pushes.last()?);
-    let (begun, taken) = (found.sent[first.at].1.send_ns, found.sent[last.at].2.sent_ns);
+    let (begun, taken) = (traffic.sent[first.at].1.send_ns, traffic.sent[last.at].2.sent_ns);
     let gaps = next.map(|next| (begun.saturating_sub(before), next - taken));
-    Some(Cycle { port, messages: of, pushes, gaps })
+    Some(Cycle { port, messages: answered, pushes, gaps })
 }
 
 #[cfg(test)]
@@ -215,19 +215,19 @@ mod tests {
     }
 
     /// Sends of one connection after another. `published`: all were made in the turn of another connection's message.
-    fn all(connections: &[Requests<'_>], published: bool) -> (Vec<Flow>, Found, Later) {
-        let (mut found, mut later) = (Found::default(), Later::default());
+    fn simulated(connections: &[Requests<'_>], published: bool) -> (Vec<Flow>, Traffic, Later) {
+        let (mut traffic, mut later) = (Traffic::default(), Later::default());
         for (flow, requests) in (0..).zip(connections) {
             let mut at = 1000;
             for (parts, next) in *requests {
                 let (recv_ns, send_ns) = (at + 5, at + 10);
                 let m = Message { flow, driver_ns: at, recv_ns, send_ns, xmit_ns: at + 11, ..Message::default() };
-                found.add(m, Extra { sent_ns: at + 10, send_tid: 1, ..Extra::default() });
+                traffic.add(m, Extra { sent_ns: at + 10, send_tid: 1, ..Extra::default() });
                 for part in *parts {
                     let send_ns = at + 10 + part;
-                    let index = found
+                    let index = traffic
                         .send(SentKind::Push, Message { flow, send_ns, xmit_ns: send_ns + 2, ..Message::default() });
-                    let extra = found.at(index).1;
+                    let extra = traffic.at(index).1;
                     (extra.sent_ns, extra.send_tid, extra.reply_end) = (send_ns + 1, 2, 700);
                     later.pushed(index, published);
                 }
@@ -235,13 +235,13 @@ mod tests {
             }
         }
         let flows = (0..connections.len() as u16).map(flow).collect();
-        (flows, found, later)
+        (flows, traffic, later)
     }
 
     /// How many messages go on later.
     fn joined(connections: &[Requests<'_>], published: bool) -> u64 {
-        let (flows, mut found, later) = all(connections, published);
-        later.finish(&flows, &mut found)
+        let (flows, mut traffic, later) = simulated(connections, published);
+        later.finish(&flows, &mut traffic)
     }
 
     const SLOW: (&[u64], u64) = (&[20_000], 20_100);
@@ -250,29 +250,29 @@ mod tests {
     #[test]
     fn a_reply_whose_client_asks_again_as_soon_as_it_has_the_last_part_ends_with_that() {
         let connection: Vec<_> = [PLAIN, SLOW].repeat(21);
-        let (flows, mut found, later) = all(&[&connection], false);
+        let (flows, mut traffic, later) = simulated(&[&connection], false);
         // The last one has no next request, and is one of them all the same.
-        assert_eq!(later.finish(&flows, &mut found), 21);
-        let (plain, slow) = (&found.messages[0], &found.messages[1]);
+        assert_eq!(later.finish(&flows, &mut traffic), 21);
+        let (plain, slow) = (&traffic.messages[0], &traffic.messages[1]);
         assert_eq!((plain.send_ns, plain.xmit_ns, plain.flags), (1010, 1011, 0));
         let sent = slow.driver_ns + 20_010;
         assert_eq!((slow.send_ns, slow.xmit_ns, slow.flags), (sent, sent + 2, flags::CONTINUED));
-        let extra = found.extras[1];
+        let extra = traffic.extras[1];
         assert_eq!((extra.sent_ns, extra.send_tid, extra.reply_end), (sent + 1, 2, 700));
-        assert!(found.sent.iter().all(|(_, push, _)| push.send_ns == 0), "none is a push");
+        assert!(traffic.sent.iter().all(|(_, push, _)| push.send_ns == 0), "none is a push");
     }
 
     /// The head of a page was sent when the recording had begun, its request had come before that: its body was a push.
     #[test]
     fn what_is_sent_before_the_first_request_is_the_rest_of_a_reply_where_replies_go_on() {
         let before = |parts: u64, replies: usize| {
-            let (flows, mut found, mut later) = all(&[&vec![SLOW; replies]], false);
+            let (flows, mut traffic, mut later) = simulated(&[&vec![SLOW; replies]], false);
             for send_ns in 500..500 + parts {
                 let push = Message { flow: 0, send_ns, xmit_ns: send_ns + 2, ..Message::default() };
-                later.pushed(found.send(SentKind::Push, push), false);
+                later.pushed(traffic.send(SentKind::Push, push), false);
             }
-            later.finish(&flows, &mut found);
-            found.sent.iter().rev().take(parts as usize).filter(|(_, push, _)| push.send_ns != 0).count()
+            later.finish(&flows, &mut traffic);
+            traffic.sent.iter().rev().take(parts as usize).filter(|(_, push, _)| push.send_ns != 0).count()
         };
         assert_eq!(before(1, 30), 0);
         assert_eq!(before(2, 30), 2, "more parts than any reply has");
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn few_replies_and_what_others_published_prove_nothing() {
-        let few: Vec<_> = vec![SLOW; LEAST];
+        let few: Vec<_> = vec![SLOW; LEAST_REPLIES];
         assert_eq!(joined(&[&few], false), 0, "one less than needed is followed by a request");
         let many = vec![SLOW; 100];
         assert_eq!((joined(&[&many], false), joined(&[&many], true)), (100, 0));
@@ -307,13 +307,14 @@ mod tests {
     fn what_is_sent_when_the_client_has_asked_again_is_none_of_the_reply() {
         let mut connection = vec![SLOW; 30];
         connection[3] = (&[20_000, 20_102], 20_100);
-        let (flows, mut found, later) = all(&[&connection], false);
+        let (flows, mut traffic, later) = simulated(&[&connection], false);
         // Sent 2 ns after the request came, and 3 ns before it was received.
-        let last = found.sent.len() - 1;
-        let at = found.sent.iter().position(|(_, m, _)| m.send_ns == found.messages[3].driver_ns + 20_112).expect("it");
+        let last = traffic.sent.len() - 1;
+        let at =
+            traffic.sent.iter().position(|(_, m, _)| m.send_ns == traffic.messages[3].driver_ns + 20_112).expect("it");
         assert!(at < last);
-        assert_eq!(later.finish(&flows, &mut found), 30);
-        assert_ne!(found.sent[at].1.send_ns, 0);
+        assert_eq!(later.finish(&flows, &mut traffic), 30);
+        assert_ne!(traffic.sent[at].1.send_ns, 0);
     }
 
     proptest! {

@@ -31,22 +31,23 @@ impl FaultCounts {
         if self.faults.is_empty() {
             return Vec::new();
         }
-        let of = |(m, extra): (&Message, &Extra)| {
+        let faults_of = |(m, extra): (&Message, &Extra)| {
             // Most threads have none: asked first, it spares the look at the message.
-            let all = self.faults.get(&extra.send_tid)?;
+            let faults_ns = self.faults.get(&extra.send_tid)?;
             let (from, to) = m.ends(Leg::Service)?;
-            Some(between(all, from.max(extra.own_from_ns), to))
+            Some(between(faults_ns, from.max(extra.own_from_ns), to))
         };
         let is_wanted = |i: usize| wanted.is_none_or(|wanted| wanted[i]);
-        let of = |(i, both)| if is_wanted(i) { of(both).unwrap_or(0) } else { 0 };
-        messages.enumerate().map(of).collect()
+        let faults_of =
+            |(i, message_and_extra)| if is_wanted(i) { faults_of(message_and_extra).unwrap_or(0) } else { 0 };
+        messages.enumerate().map(faults_of).collect()
     }
 }
 
 /// How many of these times, which are in order, lie from `from` to before `to`.
-fn between(all: &[u64], from: u64, to: u64) -> u32 {
-    let first = all.partition_point(|t| *t < from);
-    all[first..].iter().take_while(|t| **t < to).count() as u32
+fn between(faults_ns: &[u64], from: u64, to: u64) -> u32 {
+    let first = faults_ns.partition_point(|t| *t < from);
+    faults_ns[first..].iter().take_while(|t| **t < to).count() as u32
 }
 
 #[cfg(test)]
@@ -59,8 +60,8 @@ mod tests {
         for (tid, ts) in [(7, 10), (8, 11), (7, 20), (7, 30), (7, 40)] {
             counts.fault(&Event { tid, ts, ..Event::default() });
         }
-        let of = |tid: u32, from, to| counts.faults.get(&tid).map_or(0, |all| between(all, from, to));
-        assert_eq!((of(7, 20, 40), of(8, 0, 99), of(9, 0, 99)), (2, 1, 0));
+        let faults = |tid: u32, from, to| counts.faults.get(&tid).map_or(0, |faults_ns| between(faults_ns, from, to));
+        assert_eq!((faults(7, 20, 40), faults(8, 0, 99), faults(9, 0, 99)), (2, 1, 0));
         let m = Message { recv_ns: 5, send_ns: 35, ..Message::default() };
         let extra = Extra { send_tid: 7, own_from_ns: 15, ..Extra::default() };
         // Not answered: no service leg.

@@ -112,9 +112,9 @@ impl UncommonList {
     }
 }
 
-/// Messages found so far, in the order of their receive calls.
+/// Messages found so far, and what was sent beside their replies, in the order of their receive calls.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct Traffic {
     /// The messages; `id` is not final before they are sorted by arrival.
     pub messages: Vec<Message>,
     /// Beside each message.
@@ -133,14 +133,14 @@ pub struct Found {
     pub between_sends: FxHashMap<u32, Vec<(u64, u64)>>,
 }
 
-/// Set in indices of [`Found::sent`], to tell them from those of messages.
+/// Set in indices of [`Traffic::sent`], to tell them from those of messages.
 pub const SENT: u32 = 1 << 31;
 
-impl Found {
+impl Traffic {
     /// None yet, with room for so many: what is not used is never touched, and a large table that grows may be moved.
-    pub fn with_room(messages: usize) -> Found {
+    pub fn with_room(messages: usize) -> Traffic {
         let (messages, extras) = (Vec::with_capacity(messages), Vec::with_capacity(messages));
-        Found { messages, extras, ..Found::default() }
+        Traffic { messages, extras, ..Traffic::default() }
     }
 
     /// Adds what the application sent by itself and returns its index.

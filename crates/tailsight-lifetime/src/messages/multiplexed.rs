@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::Event;
 use tailsight_trace::event::flow_flags;
 
-use super::{Extra, Found};
+use super::{Extra, Traffic};
 use crate::model::{Flow, Message, flags};
 
 /// A connection is of TLS, or of HTTP/2, if so many of ten of its segments begin like that. Others lie inside a record, or a frame, of several
@@ -78,13 +78,13 @@ pub fn carriers(flows: &[Flow], segments: impl Iterator<Item = (u32, Segments)>)
     let segments: Vec<(u32, Segments)> = segments.collect();
     let port = |flow: u32| flows[flow as usize].key.local_port();
     let mut by_port: FxHashMap<u16, Segments> = FxHashMap::default();
-    for &(flow, of) in segments.iter().filter(|(_, of)| of.looked > 0) {
+    for &(flow, counts) in segments.iter().filter(|(_, counts)| counts.looked > 0) {
         let sum = by_port.entry(port(flow)).or_default();
-        *sum = sum.with(of);
+        *sum = sum.with(counts);
     }
-    let carrier = |(flow, of): (u32, Segments)| match of.looked {
-        0 => (flow, by_port.get(&port(flow)).map_or(Carrier::Unknown, |of| of.carrier())),
-        _ => (flow, of.carrier()),
+    let carrier = |(flow, counts): (u32, Segments)| match counts.looked {
+        0 => (flow, by_port.get(&port(flow)).map_or(Carrier::Unknown, |counts| counts.carrier())),
+        _ => (flow, counts.carrier()),
     };
     segments.into_iter().map(carrier).filter(|(_, carrier)| *carrier != Carrier::Plain).collect()
 }
@@ -122,16 +122,16 @@ impl Multiplexed {
     }
 
     /// Takes the replies of messages on shared connections away. `carriers`: by flow.
-    pub fn unpair(found: &mut Found, flows: &[Flow], carriers: &FxHashMap<u32, Carrier>) -> Multiplexed {
+    pub fn unpair(traffic: &mut Traffic, flows: &[Flow], carriers: &FxHashMap<u32, Carrier>) -> Multiplexed {
         let mut counts = Multiplexed::default();
         if carriers.is_empty() {
             return counts;
         }
-        let shared_ports = ports_with_overlaps(&found.messages, flows, carriers, Carrier::Tls);
-        let unknown_ports = ports_with_overlaps(&found.messages, flows, carriers, Carrier::Unknown);
+        let shared_ports = ports_with_overlaps(&traffic.messages, flows, carriers, Carrier::Tls);
+        let unknown_ports = ports_with_overlaps(&traffic.messages, flows, carriers, Carrier::Unknown);
         // Requests that were read in the connection's bytes have replies by these.
         let by_order = |m: &Message| m.class == 0 || m.flags & flags::UNFRAMED != 0;
-        let messages = found.messages.iter_mut().zip(&mut found.extras).filter(|(m, _)| by_order(m));
+        let messages = traffic.messages.iter_mut().zip(&mut traffic.extras).filter(|(m, _)| by_order(m));
         let mut connections = FxHashSet::default();
         for (m, extra) in messages {
             match carriers.get(&m.flow).unwrap_or(&Carrier::Plain) {
@@ -208,14 +208,14 @@ mod tests {
     }
 
     /// Requests of a connection to port 443: (received, answered).
-    fn found(times: &[(u64, u64)]) -> (Found, Vec<Flow>) {
+    fn traffic(times: &[(u64, u64)]) -> (Traffic, Vec<Flow>) {
         let key = FlowKey { addrs: 1, ports: 443 << 16 | 4000, proto: 0 };
-        let mut found = Found::default();
+        let mut traffic = Traffic::default();
         for &(recv_ns, send_ns) in times {
-            found.messages.push(Message { recv_ns, send_ns, xmit_ns: send_ns + 1, ..Message::default() });
-            found.extras.push(Extra { send_tid: 7, sent_ns: send_ns, stack_cpu: 1, ..Extra::default() });
+            traffic.messages.push(Message { recv_ns, send_ns, xmit_ns: send_ns + 1, ..Message::default() });
+            traffic.extras.push(Extra { send_tid: 7, sent_ns: send_ns, stack_cpu: 1, ..Extra::default() });
         }
-        (found, vec![Flow { key, name: String::new(), messages: 0 }])
+        (traffic, vec![Flow { key, name: String::new(), messages: 0 }])
     }
 
     #[test]
@@ -230,38 +230,42 @@ mod tests {
     fn a_short_connection_is_of_what_the_others_of_its_port_are() {
         let flow = |ports: u32| Flow { key: FlowKey { addrs: 1, ports, proto: 0 }, name: String::new(), messages: 0 };
         let flows = [flow(443 << 16 | 4000), flow(443 << 16 | 4001), flow(80 << 16 | 4002)];
-        let of = carriers(&flows, [(0, segments(9, 9, 0)), (1, segments(0, 0, 0)), (2, segments(0, 0, 0))].into_iter());
-        assert_eq!(of, FxHashMap::from_iter([(0, Carrier::Tls), (1, Carrier::Tls), (2, Carrier::Unknown)]));
+        let carrier_of_flow =
+            carriers(&flows, [(0, segments(9, 9, 0)), (1, segments(0, 0, 0)), (2, segments(0, 0, 0))].into_iter());
+        assert_eq!(
+            carrier_of_flow,
+            FxHashMap::from_iter([(0, Carrier::Tls), (1, Carrier::Tls), (2, Carrier::Unknown)])
+        );
     }
 
     #[test]
     fn requests_of_http2_have_no_reply_by_order() {
-        let (mut found, flows) = found(&[(10, 20), (30, 40)]);
+        let (mut traffic, flows) = traffic(&[(10, 20), (30, 40)]);
         let carriers = FxHashMap::from_iter([(0, Carrier::Http2)]);
-        let counts = Multiplexed::unpair(&mut found, &flows, &carriers);
+        let counts = Multiplexed::unpair(&mut traffic, &flows, &carriers);
         assert_eq!(counts, Multiplexed { http2: 2, connections: 1, ..Multiplexed::default() });
-        assert!(found.messages.iter().all(|m| (m.send_ns, m.xmit_ns) == (0, 0) && m.recv_ns != 0));
-        assert!(found.extras.iter().all(|e| (e.send_tid, e.sent_ns, e.stack_cpu) == (0, 0, 1)));
+        assert!(traffic.messages.iter().all(|m| (m.send_ns, m.xmit_ns) == (0, 0) && m.recv_ns != 0));
+        assert!(traffic.extras.iter().all(|e| (e.send_tid, e.sent_ns, e.stack_cpu) == (0, 0, 1)));
     }
 
     #[test]
     fn requests_in_tls_keep_their_replies_where_they_alternate() {
         let carriers = FxHashMap::from_iter([(0, Carrier::Tls)]);
-        let (mut in_turn, flows) = found(&[(10, 20), (30, 40), (50, 60)]);
+        let (mut in_turn, flows) = traffic(&[(10, 20), (30, 40), (50, 60)]);
         assert_eq!(Multiplexed::unpair(&mut in_turn, &flows, &carriers).tls_in_turn, 3);
         assert!(in_turn.messages.iter().all(|m| m.send_ns != 0));
         // Three of a thousand come before the one before them has its reply: 36 of 1,833 requests took 6 ms or more, and the p99 was 5.4 ms.
         let times = |early: &[u64]| -> Vec<(u64, u64)> {
             (0..1_000).map(|i| (i * 100 + 50 - if early.contains(&i) { 60 } else { 0 }, i * 100 + 95)).collect()
         };
-        let (mut shared, flows) = found(&times(&[100, 300, 500]));
+        let (mut shared, flows) = traffic(&times(&[100, 300, 500]));
         assert_eq!(Multiplexed::unpair(&mut shared, &flows, &carriers).tls_shared, 1_000);
         assert!(shared.messages.iter().all(|m| m.send_ns == 0));
         // One or two are clients that gave up.
-        let (mut given_up, flows) = found(&times(&[100, 300]));
+        let (mut given_up, flows) = traffic(&times(&[100, 300]));
         assert_eq!(Multiplexed::unpair(&mut given_up, &flows, &carriers).tls_in_turn, 1_000);
         // An upload in three segments, answered once.
-        let (mut upload, flows) = found(&[(10, 40), (20, 40), (30, 40), (50, 60)]);
+        let (mut upload, flows) = traffic(&[(10, 40), (20, 40), (30, 40), (50, 60)]);
         assert_eq!(Multiplexed::unpair(&mut upload, &flows, &carriers).tls_in_turn, 4);
     }
 
@@ -276,36 +280,36 @@ mod tests {
         let flows: Vec<Flow> = (0..100).map(flow).collect();
         let segments = (0..100u64).flat_map(|i| {
             let at = i * 1_000;
-            let of = |recv_ns, send_ns, first| Message {
+            let message = |recv_ns, send_ns, first| Message {
                 recv_ns,
                 send_ns,
                 flow: i as u32,
                 flags: if first { flags::FIRST } else { 0 },
                 ..Message::default()
             };
-            [of(at + 10, at + 20, true), of(at + 30, at + 60, false), of(at + 40, at + 80, false)]
+            [message(at + 10, at + 20, true), message(at + 30, at + 60, false), message(at + 40, at + 80, false)]
         });
-        let mut found = Found { messages: segments.collect(), ..Found::default() };
-        found.extras = found.messages.iter().map(|_| Extra::default()).collect();
+        let mut traffic = Traffic { messages: segments.collect(), ..Traffic::default() };
+        traffic.extras = traffic.messages.iter().map(|_| Extra::default()).collect();
         let carriers = (0..100).map(|flow| (flow, Carrier::Tls)).collect();
-        assert_eq!(Multiplexed::unpair(&mut found, &flows, &carriers).tls_in_turn, 300);
+        assert_eq!(Multiplexed::unpair(&mut traffic, &flows, &carriers).tls_in_turn, 300);
     }
 
     /// A kernel that does not show a packet's bytes: pipelining or HTTP/2, nothing tells.
     #[test]
     fn requests_that_overlap_in_what_is_not_known_are_counted() {
         let carriers = FxHashMap::from_iter([(0, Carrier::Unknown)]);
-        let (mut overlapping, flows) = found(&[(10, 40), (20, 50), (30, 60), (35, 70), (45, 80)]);
+        let (mut overlapping, flows) = traffic(&[(10, 40), (20, 50), (30, 60), (35, 70), (45, 80)]);
         let counts = Multiplexed::unpair(&mut overlapping, &flows, &carriers);
         assert_eq!(counts, Multiplexed { unknown_shared: 5, ..Multiplexed::default() });
         assert!(overlapping.messages.iter().all(|m| m.send_ns != 0), "most are pipelined, whose replies come in order");
-        let (mut in_turn, flows) = found(&[(10, 20), (30, 40), (50, 60)]);
+        let (mut in_turn, flows) = traffic(&[(10, 20), (30, 40), (50, 60)]);
         assert!(Multiplexed::unpair(&mut in_turn, &flows, &carriers).is_empty());
     }
 
     #[test]
     fn pipelined_requests_in_the_clear_keep_their_replies() {
-        let (mut pipelined, flows) = found(&[(10, 40), (20, 50), (30, 60)]);
+        let (mut pipelined, flows) = traffic(&[(10, 40), (20, 50), (30, 60)]);
         let carriers = FxHashMap::from_iter([(0, Carrier::Plain)]);
         assert_eq!(Multiplexed::unpair(&mut pipelined, &flows, &carriers), Multiplexed::default());
         assert!(pipelined.messages.iter().all(|m| m.send_ns != 0));

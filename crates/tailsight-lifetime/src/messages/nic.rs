@@ -106,14 +106,14 @@ impl Track {
     fn beyond(&self, i: usize, stamp: u64) -> Option<Stamp> {
         let row = &self.rows[i];
         let interval = if i == 0 { 0 } else { i - 1 };
-        let known = self.speed(interval);
+        let speed = self.speed(interval);
         let far = stamp.wrapping_sub(row.phc_ns).cast_signed();
         if far.unsigned_abs() > FARTHEST_NS * 2 {
             return None;
         }
-        let gained = (far as f64 * known.unwrap_or(0.0)).round() as i64;
+        let gained = (far as f64 * speed.unwrap_or(0.0)).round() as i64;
         let ns = row.monotonic_ns.checked_add_signed(far + gained)?;
-        let unsure = match (known, self.rows.get(interval + 1)) {
+        let unsure = match (speed, self.rows.get(interval + 1)) {
             (Some(_), Some(next)) => {
                 let first = &self.rows[interval];
                 let over = next.phc_ns.saturating_sub(first.phc_ns).max(1) as f64;
@@ -200,8 +200,8 @@ pub struct NicUse {
 impl NicUse {
     /// The most that an end of a leg can be wrong, ns; 0 when no leg begins or ends at a NIC.
     pub fn error_ns(&self) -> u64 {
-        let of = |d: &Direction| if d.used { d.error_ns } else { 0 };
-        of(&self.received).max(of(&self.sent))
+        let error_of = |d: &Direction| if d.used { d.error_ns } else { 0 };
+        error_of(&self.received).max(error_of(&self.sent))
     }
 
     /// What a reader of the results must know; nothing without stamps.
@@ -317,11 +317,11 @@ mod tests {
             brackets in prop::collection::vec((0u64..4000, 0u64..4000), 100),
             stamps in prop::collection::vec((0u64..9_900_000_000, 0u64..300_000), 50),
         ) {
-            let of = |(i, (before, after)): (usize, &(u64, u64))| {
+            let compared = |(i, (before, after)): (usize, &(u64, u64))| {
                 let at = START_NS + i as u64 * 100_000_000;
                 row(u64::midpoint(at - before, at + after), shows(showed, ppm, at), (before + after).div_ceil(2) + 1)
             };
-            let clocks = clocks(brackets.iter().enumerate().map(of).collect());
+            let clocks = clocks(brackets.iter().enumerate().map(compared).collect());
             for (at, later) in stamps {
                 let stamp = clocks.place(2, shows(showed, ppm, START_NS + at), START_NS + at + later);
                 let stamp = stamp.map_err(TestCaseError::fail)?;
@@ -370,16 +370,16 @@ mod tests {
     #[test]
     fn a_stamp_without_a_place_says_why() {
         let even = |n: u64| (0..n).map(|i| row(START_NS + i * 100_000_000, 500_000_000_000 + i * 100_000_000, 100));
-        let known = clocks(even(20).collect());
+        let even_clocks = clocks(even(20).collect());
         let near = START_NS + 1_000_000_000;
-        assert_eq!(known.place(2, 501_000_000_000, near), Ok(Stamp { ns: near, error_ns: 101 }));
+        assert_eq!(even_clocks.place(2, 501_000_000_000, near), Ok(Stamp { ns: near, error_ns: 101 }));
         // A kernel address, an hour off, nothing.
         for stamp in [0xffff_8881_2345_6780, 501_000_000_000 + 3_600_000_000_000, 1] {
-            assert_eq!(known.place(2, stamp, near), Err(NOT_NEAR));
+            assert_eq!(even_clocks.place(2, stamp, near), Err(NOT_NEAR));
         }
         assert_eq!(NicClocks::default().place(2, 1, near), Err(NO_CLOCK));
         // The only clock of the run is the one behind a device of software; with two it is not known.
-        assert!(known.place(77, 501_000_000_000, near).is_ok());
+        assert!(even_clocks.place(77, 501_000_000_000, near).is_ok());
         let two = even(20).chain(even(20).map(|r| NicClockRow { phc: 4, ..r })).collect();
         assert_eq!(clocks(two).place(77, 501_000_000_000, near), Err(NO_CLOCK));
         // Set forward by an hour between two comparisons: what it showed in between is not known, before and after it is.
@@ -413,16 +413,16 @@ mod tests {
 
     #[test]
     fn stamps_beside_the_driver_are_moved_or_refused_and_the_run_is_not_mixed() {
-        let mut all: Vec<Message> = (0..198).map(|i| message(1000 + i, (900 + i, 20))).collect();
-        all.push(message(5000, (5015, 20)));
-        all.push(message(6000, (6021, 20)));
+        let mut messages: Vec<Message> = (0..198).map(|i| message(1000 + i, (900 + i, 20))).collect();
+        messages.push(message(5000, (5015, 20)));
+        messages.push(message(6000, (6021, 20)));
         let mut used = NicUse::default();
-        let without = used.judge(&mut all);
-        assert_eq!((all[198].nic_ns, all[199].nic_ns), (5000, 0));
+        let without = used.judge(&mut messages);
+        assert_eq!((messages[198].nic_ns, messages[199].nic_ns), (5000, 0));
         assert_eq!((used.received.clamped, used.received.refused[LATER], used.received.stamped), (1, 1, 199));
         assert!(used.received.used && used.error_ns() == 20);
         assert_eq!(without.iter().filter(|w| **w).count(), 1);
-        assert!(without[199] && all.iter().all(|m| m.flags & flags::FROM_NIC != 0));
+        assert!(without[199] && messages.iter().all(|m| m.flags & flags::FROM_NIC != 0));
         assert!(used.notes()[0].contains("199 of 200"), "{:?}", used.notes());
         // 98 of 100: for none.
         let mut few: Vec<Message> = (0..100).map(|i| message(1000, if i < 2 { (0, 0) } else { (900, 20) })).collect();
@@ -446,10 +446,10 @@ mod tests {
             send_ns: 100,
             ..message(10, (0, 0))
         };
-        let mut all = vec![sent(200, 190, 15), sent(200, 190, 5), sent(200, 290, 5)];
+        let mut messages = vec![sent(200, 190, 15), sent(200, 190, 5), sent(200, 290, 5)];
         let mut used = NicUse::default();
-        used.judge(&mut all);
-        assert_eq!(all.iter().map(|m| m.nic_tx_ns).collect::<Vec<_>>(), [200, 0, 290]);
+        used.judge(&mut messages);
+        assert_eq!(messages.iter().map(|m| m.nic_tx_ns).collect::<Vec<_>>(), [200, 0, 290]);
         assert_eq!((used.sent.clamped, used.sent.refused[SOONER], used.sent.messages, used.sent.stamped), (1, 1, 3, 2));
     }
 }

@@ -141,7 +141,7 @@ impl Outgoing {
 
     /// When a thread's send call on this flow gave its first packet to a queueing discipline, as far as that is known.
     pub fn first_of_call(&mut self, tid: u32, key: FlowKey) -> Option<u64> {
-        self.first_queued.remove(&tid).filter(|(of, _)| *of == key).map(|x| x.1)
+        self.first_queued.remove(&tid).filter(|(flow, _)| *flow == key).map(|x| x.1)
     }
 
     /// A receive call ended: the thread is in no send call.

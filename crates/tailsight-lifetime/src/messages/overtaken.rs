@@ -38,18 +38,18 @@ pub fn behind_later(
         return vec![];
     }
     let mut out = vec![0; messages.len()];
-    for (tid, of) in by_thread(messages, |m| m.id as usize) {
+    for (tid, ids) in by_thread(messages, |m| m.id as usize) {
         if let Some(periods) = periods.get(&tid) {
-            thread(messages, (&of, asked), periods, |from, to| running(threads, tid, from, to), &mut out);
+            thread(messages, (&ids, asked), periods, |from, to| running(threads, tid, from, to), &mut out);
         }
     }
     out
 }
 
-/// One thread: `of` are its messages, in order of arrival, and those of them that are asked for.
+/// One thread: `ids` are its messages, in order of arrival, and those of them that are asked for.
 fn thread(
     messages: &[Message],
-    (of, asked): (&[usize], impl Fn(usize) -> bool),
+    (ids, asked): (&[usize], impl Fn(usize) -> bool),
     periods: &[BusyPeriod],
     ran: impl Fn(u64, u64) -> u64,
     out: &mut [u64],
@@ -64,9 +64,10 @@ fn thread(
         let last = begun.saturating_sub(usize::from(begun > 0 && periods[begun - 1].to > m.recv_enter_ns));
         first..last.max(first)
     };
-    let all: Vec<(usize, Range<usize>)> =
-        of.iter().copied().filter(|&i| asked(i)).map(|i| (i, waited(&messages[i]))).collect();
-    let (Some(first), Some(last)) = (all.iter().map(|(_, r)| r.start).min(), all.iter().map(|(_, r)| r.end).max())
+    let ranges: Vec<(usize, Range<usize>)> =
+        ids.iter().copied().filter(|&i| asked(i)).map(|i| (i, waited(&messages[i]))).collect();
+    let (Some(first), Some(last)) =
+        (ranges.iter().map(|(_, r)| r.start).min(), ranges.iter().map(|(_, r)| r.end).max())
     else {
         return;
     };
@@ -74,7 +75,7 @@ fn thread(
     let periods = &periods[first..last];
     let mut arrived = vec![u64::MAX; periods.len()];
     let mut at = 0;
-    for &i in of {
+    for &i in ids {
         let received = messages[i].recv_enter_ns;
         let holds = |w: usize| periods.get(w).is_some_and(|w| w.from <= received && received < w.to);
         // The next message is mostly in the same period or in the next.
@@ -85,9 +86,9 @@ fn thread(
             arrived[at] = arrived[at].min(messages[i].driver_ns);
         }
     }
-    if all.iter().map(|(_, range)| range.len()).sum::<usize>() <= periods.len() {
+    if ranges.iter().map(|(_, range)| range.len()).sum::<usize>() <= periods.len() {
         // Few: period by period.
-        for (i, range) in all {
+        for (i, range) in ranges {
             let later = |w: &usize| arrived[*w] != u64::MAX && arrived[*w] > messages[i].driver_ns;
             let waited = (range.start - first..range.end - first).filter(later);
             out[i] = waited.map(|w| ran(periods[w].from, periods[w].to)).sum();
@@ -107,7 +108,7 @@ fn thread(
         }
         sum
     };
-    for (i, range) in all.into_iter().rev() {
+    for (i, range) in ranges.into_iter().rev() {
         while let Some((_, w)) = next.next_if(|&(at, _)| at > messages[i].driver_ns) {
             let ns = ran(periods[w].from, periods[w].to);
             let mut at = w + 1;
@@ -140,11 +141,11 @@ mod tests {
     use proptest::prelude::*;
 
     /// The same, message by message and period by period.
-    fn plainly(messages: &[Message], of: &[usize], periods: &[BusyPeriod], i: usize) -> u64 {
+    fn plainly(messages: &[Message], ids: &[usize], periods: &[BusyPeriod], i: usize) -> u64 {
         let m = &messages[i];
         let arrived = |w: &BusyPeriod| {
             let inside = |&&j: &&usize| (w.from..w.to).contains(&messages[j].recv_enter_ns);
-            of.iter().filter(inside).map(|&j| messages[j].driver_ns).min()
+            ids.iter().filter(inside).map(|&j| messages[j].driver_ns).min()
         };
         let counts = |w: &&BusyPeriod| {
             w.from >= m.handoff_ns && w.to <= m.recv_enter_ns && arrived(w).is_some_and(|at| at > m.driver_ns)
@@ -171,15 +172,15 @@ mod tests {
                 messages[i].recv_enter_ns = from;
                 periods.push(BusyPeriod { from, to: from + 10 - (k as u64 % 3) });
             }
-            let of: Vec<usize> = (0..messages.len()).collect();
+            let ids: Vec<usize> = (0..messages.len()).collect();
             let mut out = vec![0; messages.len()];
-            thread(&messages, (&of, |_| true), &periods, |from, to| to - from, &mut out);
+            thread(&messages, (&ids, |_| true), &periods, |from, to| to - from, &mut out);
             for (i, &ns) in out.iter().enumerate() {
-                prop_assert_eq!(ns, plainly(&messages, &of, &periods, i));
+                prop_assert_eq!(ns, plainly(&messages, &ids, &periods, i));
             }
             // Of a part of them: the same.
             let mut some = vec![0; messages.len()];
-            thread(&messages, (&of, |i| i % 7 == 3), &periods, |from, to| to - from, &mut some);
+            thread(&messages, (&ids, |i| i % 7 == 3), &periods, |from, to| to - from, &mut some);
             for (i, &ns) in some.iter().enumerate() {
                 prop_assert_eq!(ns, if i % 7 == 3 { out[i] } else { 0 });
             }

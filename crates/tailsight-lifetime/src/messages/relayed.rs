@@ -29,7 +29,7 @@ pub struct Relayed {
 }
 
 /// Messages in service at once beyond which the only one that may have asked is not looked for.
-const MOST: usize = 64;
+const MOST_ACTIVE: usize = 64;
 /// A message makes as many calls as messages do on average, rounded up from this part (of one) on.
 const ROUNDED_UP: usize = 20;
 
@@ -59,11 +59,11 @@ pub fn tell(
 
     // When the answers of each message's calls were received.
     let mut answers: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
-    let mut told = vec![false; calls.len()];
+    let mut is_certain = vec![false; calls.len()];
     for (at, next) in next_on_thread(calls, routines, |task| by_task.contains_key(&task), sleeps) {
         let of_task = by_task.get(&next).map_or(&[][..], Vec::as_slice);
         if let Some(&message) = of_task.iter().find(|&&m| around(&messages[m as usize], &calls[at])) {
-            (whose[at], told[at]) = (Some(message), true);
+            (whose[at], is_certain[at]) = (Some(message), true);
             answers.entry(message).or_default().push(calls[at].last.0);
         }
     }
@@ -77,27 +77,27 @@ pub fn tell(
             next += 1;
         }
         active.retain(|&m| messages[m as usize].send_ns >= call.sent);
-        if told[at] {
+        if is_certain[at] {
             continue;
         }
         let may = |message: u32| {
             let m = &messages[message as usize];
-            let known = answers.get(&message).map_or(&[][..], Vec::as_slice);
-            let went_on = |after: u64| known.iter().any(|&at| after < at && at < call.sent);
+            let answers_ns = answers.get(&message).map_or(&[][..], Vec::as_slice);
+            let went_on = |after: u64| answers_ns.iter().any(|&at| after < at && at < call.sent);
             let allowed = |task| routines.may_have_asked(task, m, (call.sent, call.ready), went_on);
-            around(m, call) && known.len() < usual && tasks[message as usize].is_none_or(allowed)
+            around(m, call) && answers_ns.len() < usual && tasks[message as usize].is_none_or(allowed)
         };
         let only = || {
             let mut can = active.iter().copied().filter(|&message| may(message));
-            let first = can.next().filter(|_| active.len() <= MOST)?;
+            let first = can.next().filter(|_| active.len() <= MOST_ACTIVE)?;
             can.next().is_none().then_some(first)
         };
-        whose[at] = call.of.filter(|&of| may(of)).or_else(only);
+        whose[at] = call.of.filter(|&message| may(message)).or_else(only);
         if let Some(message) = whose[at] {
             answers.entry(message).or_default().push(call.last.0);
         }
     }
-    whose.into_iter().zip(told).map(|(whose, is_told)| Some((whose?, !is_told))).collect()
+    whose.into_iter().zip(is_certain).map(|(whose, is_told)| Some((whose?, !is_told))).collect()
 }
 
 /// By call the goroutine that its thread was next told to be in after the answer, without waiting for work in between, and without another
@@ -117,16 +117,16 @@ fn next_on_thread(
         received.sort_unstable();
         let sleeps = sleeps(tid);
         let slept = |from: u64, to: u64| sleeps.get(sleeps.partition_point(|&at| at < from)).is_some_and(|&at| at < to);
-        let alone = |one: u64, other: u64| {
-            slept(one, other)
-                || routines.next_in(tid, one).is_some_and(|(seen, task)| seen < other && has_message(task))
+        let alone = |from: u64, to: u64| {
+            slept(from, to)
+                || routines.next_in(tid, from).is_some_and(|(turned, task)| turned < to && has_message(task))
         };
         for (i, &(last, at)) in received.iter().enumerate() {
-            let Some((seen, task)) = routines.next_in(tid, last).filter(|&(seen, _)| !slept(last, seen)) else {
+            let Some((turned, task)) = routines.next_in(tid, last).filter(|&(turned, _)| !slept(last, turned)) else {
                 continue;
             };
             let before = i.checked_sub(1).is_none_or(|i| alone(received[i].0, last));
-            let after = received.get(i + 1).is_none_or(|&(next, _)| seen < next);
+            let after = received.get(i + 1).is_none_or(|&(next, _)| turned < next);
             if before && after {
                 out.push((at, task));
             }

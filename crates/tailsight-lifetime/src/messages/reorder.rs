@@ -36,11 +36,11 @@ pub fn sort_pairs(pairs: &mut [(u64, u32)]) {
     if most.saturating_sub(least).leading_zeros() < id_bits {
         return pairs.sort_unstable();
     }
-    let mut both: Vec<u64> = pairs.iter().map(|&(number, id)| (number - least) << id_bits | u64::from(id)).collect();
+    let mut packed: Vec<u64> = pairs.iter().map(|&(number, id)| (number - least) << id_bits | u64::from(id)).collect();
     #[expect(clippy::stable_sort_primitive, reason = "this sort makes use of what is in order already")]
-    both.sort();
-    let apart = |both: u64| ((both >> id_bits) + least, (both & ((1 << id_bits) - 1)) as u32);
-    pairs.iter_mut().zip(both).for_each(|(pair, both)| *pair = apart(both));
+    packed.sort();
+    let apart = |packed: u64| ((packed >> id_bits) + least, (packed & ((1 << id_bits) - 1)) as u32);
+    pairs.iter_mut().zip(packed).for_each(|(pair, packed)| *pair = apart(packed));
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Found, SENT, sequence_diff};
+use super::{SENT, Traffic, sequence_diff};
 use crate::model::flags;
 
 /// Replies behind which the flow has gone on, and whose last packet may still come.
@@ -63,12 +63,12 @@ pub struct Packet {
 
 impl Replies {
     /// A receive call returned these messages.
-    pub fn received(&mut self, messages: impl ExactSizeIterator<Item = u32>, found: &mut Found) {
+    pub fn received(&mut self, messages: impl ExactSizeIterator<Item = u32>, traffic: &mut Traffic) {
         if messages.len() == 0 {
             return;
         }
         if self.sends > 0 {
-            self.settle(found);
+            self.settle(traffic);
         }
         self.waiting.extend(messages);
     }
@@ -79,10 +79,10 @@ impl Replies {
     }
 
     /// When the last message was received, if this thread received all that wait and has sent nothing since.
-    pub fn unanswered_by(&self, tid: u32, found: &Found) -> Option<u64> {
-        let mut waiting = self.waiting.iter().map(|&index| &found.messages[index as usize]);
+    pub fn unanswered_by(&self, tid: u32, traffic: &Traffic) -> Option<u64> {
+        let mut waiting = self.waiting.iter().map(|&index| &traffic.messages[index as usize]);
         let its = self.sends == 0 && waiting.all(|m| m.tid == tid);
-        self.waiting.last().filter(|_| its).map(|&last| found.messages[last as usize].recv_ns)
+        self.waiting.last().filter(|_| its).map(|&last| traffic.messages[last as usize].recv_ns)
     }
 
     /// The message whose reply the last send call belongs to, in so far as it answered any.
@@ -105,44 +105,44 @@ impl Replies {
         self.waiting.is_empty()
     }
 
-    /// A send call that answers nothing; `index`: what it sends, in [`Found::sent`].
-    pub fn unasked(&mut self, call: SendCall, index: u32, found: &mut Found) {
+    /// A send call that answers nothing; `index`: what it sends, in [`Traffic::sent`].
+    pub fn unasked(&mut self, call: SendCall, index: u32, traffic: &mut Traffic) {
         let call = SendCall { entered: self.begun(call, 1), ..call };
         self.sent_upto = Some(call.end);
-        answer(&[index], call, found);
-        self.expect_xmit(call, index, found);
+        answer(&[index], call, traffic);
+        self.expect_xmit(call, index, traffic);
     }
 
     /// A send call answered. Returns the message whose reply began with it.
-    pub fn sent(&mut self, call: SendCall, found: &mut Found) -> Option<u32> {
+    pub fn sent(&mut self, call: SendCall, traffic: &mut Traffic) -> Option<u32> {
         let first = self.waiting.get(self.sends).copied();
         let call = match first {
-            Some(index) => SendCall { entered: self.begun(call, found.messages[index as usize].recv_ns), ..call },
+            Some(index) => SendCall { entered: self.begun(call, traffic.messages[index as usize].recv_ns), ..call },
             None => call,
         };
         self.sent_upto = Some(call.end);
         if let Some(index) = first {
             let own_from = self.last.filter(|_| self.sends > 0).map_or(0, |l| l.ts);
-            found.extras[index as usize].own_from_ns = own_from;
-            answer(&[index], call, found);
-            self.expect_xmit(call, index, found);
+            traffic.extras[index as usize].own_from_ns = own_from;
+            answer(&[index], call, traffic);
+            self.expect_xmit(call, index, traffic);
         } else if let Some(&last) = self.waiting.last() {
             // More of the last reply: it is complete when its last byte is, not when what was sent before is. What a full buffer
             // kept waits to be sent; else the thread was at it until now.
-            found.messages[last as usize].xmit_ns = 0;
-            let extra = &mut found.extras[last as usize];
+            traffic.messages[last as usize].xmit_ns = 0;
+            let extra = &mut traffic.extras[last as usize];
             extra.reply_end = call.end;
             if !self.full {
                 extra.sent_ns = call.ts;
                 let before =
                     self.last.filter(|before| before.tid == call.tid && before.ts + LEAST_WORK_NS <= call.entered);
                 if let Some(before) = before {
-                    let flow = found.messages[last as usize].flow;
-                    found.between_sends.entry(flow).or_default().push((before.ts, call.entered));
+                    let flow = traffic.messages[last as usize].flow;
+                    traffic.between_sends.entry(flow).or_default().push((before.ts, call.entered));
                 }
             }
             self.in_flight.iter_mut().for_each(|(_, _, messages)| messages.retain(|m| *m != last));
-            self.expect_xmit(call, last, found);
+            self.expect_xmit(call, last, traffic);
         }
         self.full = call.full || (self.full && first.is_none());
         self.sends += 1;
@@ -161,15 +161,15 @@ impl Replies {
         first.or(call.inline_xmit.map(|x| x.0).filter(|ts| *ts >= recv_ns)).map_or(call.ts, |ts| ts.min(call.ts))
     }
 
-    fn expect_xmit(&mut self, call: SendCall, message: u32, found: &mut Found) {
+    fn expect_xmit(&mut self, call: SendCall, message: u32, traffic: &mut Traffic) {
         if let Some((ts, cpu)) = call.inline_xmit {
-            transmit(&[message], ts, cpu, found);
+            transmit(&[message], ts, cpu, traffic);
             return;
         }
         let passed =
             self.early_xmits.iter().find(|x| sequence_diff(x.0, call.end) >= 0 && x.1 >= call.entered).copied();
         match passed {
-            Some((_, ts, cpu)) => transmit(&[message], ts, cpu, found),
+            Some((_, ts, cpu)) => transmit(&[message], ts, cpu, traffic),
             None => self.in_flight.push_back((call.end, call.entered, vec![message])),
         }
         self.early_xmits.clear();
@@ -177,7 +177,7 @@ impl Replies {
 
     /// A packet of the flow was given to the driver. One that begins behind a reply does not tell when that one left: it was dropped and is
     /// sent again later, or no hook saw it (a kernel may hide what happens while some task of its own has the core).
-    pub fn xmit(&mut self, packet: Packet, found: &mut Found) {
+    pub fn xmit(&mut self, packet: Packet, traffic: &mut Traffic) {
         let Packet { begin, end, ts, cpu } = packet;
         if self.early_xmits.len() == 64 {
             self.early_xmits.pop_front();
@@ -191,34 +191,34 @@ impl Replies {
             if sequence_diff(begin, *upto) >= 0 {
                 at += 1;
             } else if let Some((_, _, messages)) = self.in_flight.remove(at) {
-                transmit(&messages, ts, cpu, found);
+                transmit(&messages, ts, cpu, traffic);
             }
         }
         self.in_flight.drain(..at.saturating_sub(MOST_UNSEEN));
     }
 
     /// Closes a batch: messages without a send of their own share the last one.
-    fn settle(&mut self, found: &mut Found) {
+    fn settle(&mut self, traffic: &mut Traffic) {
         if let Some(call) = self.last
             && self.sends > 0
             && self.sends < self.waiting.len()
         {
             let shared = self.waiting[self.sends..].to_vec();
             let with = self.waiting[self.sends - 1] as usize;
-            answer(&shared, call, found);
-            let (xmit_ns, xmit_cpu) = (found.messages[with].xmit_ns, found.extras[with].xmit_cpu);
+            answer(&shared, call, traffic);
+            let (xmit_ns, xmit_cpu) = (traffic.messages[with].xmit_ns, traffic.extras[with].xmit_cpu);
             for &index in &shared {
-                found.messages[index as usize].flags |= flags::SHARED_REPLY;
-                found.extras[index as usize].own_from_ns = found.extras[with].own_from_ns;
+                traffic.messages[index as usize].flags |= flags::SHARED_REPLY;
+                traffic.extras[index as usize].own_from_ns = traffic.extras[with].own_from_ns;
             }
-            let last_ns = found.messages[self.waiting[self.waiting.len() - 1] as usize].recv_ns;
+            let last_ns = traffic.messages[self.waiting[self.waiting.len() - 1] as usize].recv_ns;
             for &index in self.waiting[self.sends - 1..].iter().filter(|i| **i & SENT == 0) {
-                if found.messages[index as usize].recv_ns < last_ns {
-                    found.uncommon.entry(&mut found.extras[index as usize]).last_part_ns = last_ns;
+                if traffic.messages[index as usize].recv_ns < last_ns {
+                    traffic.uncommon.entry(&mut traffic.extras[index as usize]).last_part_ns = last_ns;
                 }
             }
             if xmit_ns != 0 {
-                transmit(&shared, xmit_ns, xmit_cpu, found);
+                transmit(&shared, xmit_ns, xmit_cpu, traffic);
             } else if let Some((_, _, messages)) = self.in_flight.iter_mut().find(|(end, ..)| *end == call.end) {
                 messages.extend(shared);
             }
@@ -229,14 +229,14 @@ impl Replies {
     }
 
     /// The recording ended.
-    pub fn end(&mut self, found: &mut Found) {
-        self.settle(found);
+    pub fn end(&mut self, traffic: &mut Traffic) {
+        self.settle(traffic);
     }
 }
 
-fn answer(messages: &[u32], call: SendCall, found: &mut Found) {
+fn answer(messages: &[u32], call: SendCall, traffic: &mut Traffic) {
     for &index in messages {
-        let (message, extra) = found.at(index);
+        let (message, extra) = traffic.at(index);
         // A call that both received and sent (io_uring_enter) was entered before the receive.
         message.send_ns = if call.entered >= message.recv_ns { call.entered } else { call.ts };
         extra.send_tid = call.tid;
@@ -246,9 +246,9 @@ fn answer(messages: &[u32], call: SendCall, found: &mut Found) {
 }
 
 /// The last byte of these messages' reply was given to the driver.
-pub(super) fn transmit(messages: &[u32], ts: u64, cpu: u16, found: &mut Found) {
+pub(super) fn transmit(messages: &[u32], ts: u64, cpu: u16, traffic: &mut Traffic) {
     for &index in messages {
-        let (message, extra) = found.at(index);
+        let (message, extra) = traffic.at(index);
         // A hand-over before the send call cannot be this reply's.
         if ts >= message.send_ns {
             message.xmit_ns = ts;
@@ -263,8 +263,8 @@ mod tests {
     use super::*;
     use crate::model::Message;
 
-    fn found(recv: &[u64]) -> Found {
-        let mut f = Found::default();
+    fn traffic(recv: &[u64]) -> Traffic {
+        let mut f = Traffic::default();
         for &recv_ns in recv {
             f.add(Message { recv_ns, ..Message::default() }, Extra::default());
         }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn pipelined_requests_get_their_own_replies() {
-        let mut f = found(&[10, 10, 10]);
+        let mut f = traffic(&[10, 10, 10]);
         let mut r = Replies::default();
         r.received(0..3, &mut f);
         for i in 0..3u32 {
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn one_send_for_several_messages_is_shared() {
-        let mut f = found(&[10, 10, 100]);
+        let mut f = traffic(&[10, 10, 100]);
         let mut r = Replies::default();
         r.received(0..2, &mut f);
         r.xmit(packet(500, 23, 0), &mut f);
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_request_over_two_reads_shares_the_reply_after_the_second() {
-        let mut f = found(&[10, 20]);
+        let mut f = traffic(&[10, 20]);
         let mut r = Replies::default();
         r.received(0..1, &mut f);
         r.received(1..2, &mut f);
@@ -323,7 +323,7 @@ mod tests {
     /// inline transmission. Each reply used to wait for the transmission of the next one.
     #[test]
     fn a_send_without_a_system_call_begins_with_its_first_byte_at_the_driver() {
-        let mut f = found(&[10, 100]);
+        let mut f = traffic(&[10, 100]);
         let mut r = Replies::default();
         for (i, at) in [(0, 20), (1, 110)] {
             r.received(i..i + 1, &mut f);
@@ -337,7 +337,7 @@ mod tests {
     /// One io_uring_enter that receives a request and sends its reply (linked operations) was entered before both.
     #[test]
     fn a_system_call_that_received_and_sent_began_to_send_after_it_received() {
-        let mut f = found(&[10]);
+        let mut f = traffic(&[10]);
         let mut r = Replies::default();
         r.received(0..1, &mut f);
         r.xmit(packet(100, 12, 0), &mut f);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_reply_in_two_sends_ends_with_the_second() {
-        let mut f = found(&[10]);
+        let mut f = traffic(&[10]);
         let mut r = Replies::default();
         r.received(0..1, &mut f);
         r.xmit(packet(100, 21, 0), &mut f);
@@ -363,7 +363,7 @@ mod tests {
     /// the packet of the next one, 10 ms later.
     #[test]
     fn the_packet_of_a_later_reply_does_not_tell_when_an_earlier_one_left() {
-        let mut f = found(&[10, 100]);
+        let mut f = traffic(&[10, 100]);
         let mut r = Replies::default();
         r.received(0..1, &mut f);
         r.sent(send(20, 100), &mut f);

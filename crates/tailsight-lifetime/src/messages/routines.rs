@@ -30,7 +30,7 @@ pub struct Parked {
     /// Where: a call stack of the run's samples, by number; none where that is not known.
     pub stack: Option<u32>,
     /// The first look that saw it there, and the last.
-    pub seen: (u64, u64),
+    pub looks_ns: (u64, u64),
     /// Who ended it, where breakpoints told. No task: a time had come.
     pub ended: Option<Ready>,
     /// For its turn on a connection to another server, by number among the run's symbols; 0: not known to be for that.
@@ -76,7 +76,7 @@ pub type ByLoops = FxHashMap<u64, Vec<(u64, u64, u32)>>;
 #[derive(Clone, Debug, Default)]
 pub struct Routines {
     /// By thread: since when it was in which task, as told where it received or sent; 0: in none.
-    seen: FxHashMap<u32, Vec<(u64, u64)>>,
+    changes: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Looks by task, in order of time.
     looks: FxHashMap<u64, Vec<RoutineRow>>,
     /// The messages that loops received.
@@ -124,18 +124,18 @@ impl Routines {
         Routines { polls, ..self }
     }
 
-    /// Calls were found: where goroutines wait for their turn on a connection, of those that were seen to. `of`: messages that did, for what, and
+    /// Calls were found: where goroutines wait for their turn on a connection, of those that were seen to. `received`: messages that did, for what, and
     /// until when.
-    pub fn learn_lines<'a>(&mut self, of: impl Iterator<Item = (&'a Message, &'a Extra, u32, u64)>) {
-        let mut seen: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-        for (m, extra, turn, freed) in of {
+    pub fn learn_lines<'a>(&mut self, received: impl Iterator<Item = (&'a Message, &'a Extra, u32, u64)>) {
+        let mut counts: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+        for (m, extra, turn, freed) in received {
             let Some(task) = self.of(m, extra) else { continue };
             let last = self.looks_at(task, m).take_while(|look| look.ts_ns < freed).last();
             if let Some(stack) = last.filter(|l| l.state == State::Waiting).and_then(|l| l.stack.checked_sub(1)) {
-                *seen.entry((turn, stack)).or_default() += 1;
+                *counts.entry((turn, stack)).or_default() += 1;
             }
         }
-        let mut by_number: Vec<_> = seen.into_iter().map(|((turn, stack), n)| (n, turn, stack)).collect();
+        let mut by_number: Vec<_> = counts.into_iter().map(|((turn, stack), n)| (n, turn, stack)).collect();
         by_number.sort_unstable();
         self.lines = by_number.into_iter().map(|(_, turn, stack)| (turn, stack)).collect();
     }
@@ -211,7 +211,7 @@ impl Routines {
 
     /// A thread is in a task; 0: in none.
     pub fn saw(&mut self, tid: u32, ts: u64, routine: u64) {
-        self.seen.entry(tid).or_default().push((ts, routine));
+        self.changes.entry(tid).or_default().push((ts, routine));
     }
 
     /// The task that a thread was last told to be in; none of other programs.
@@ -219,7 +219,7 @@ impl Routines {
         if self.is_off(ts) {
             return None;
         }
-        self.seen.get(&tid)?.last().map(|&(_, routine)| routine).filter(|&routine| routine != 0)
+        self.changes.get(&tid)?.last().map(|&(_, routine)| routine).filter(|&routine| routine != 0)
     }
 
     /// The task that a thread was in at a call of a socket; 0: in none.
@@ -227,20 +227,20 @@ impl Routines {
         if self.is_off(ts) {
             return None;
         }
-        let seen = self.seen.get(&tid)?;
-        seen[..seen.partition_point(|&(since, _)| since <= ts)].last().map(|&(_, routine)| routine)
+        let changes = self.changes.get(&tid)?;
+        changes[..changes.partition_point(|&(since, _)| since <= ts)].last().map(|&(_, routine)| routine)
     }
 
     /// When a thread turned to another task after `ts`, as far as it was told.
     fn turned(&self, tid: u32, ts: u64) -> u64 {
-        let seen = self.seen.get(&tid).map_or(&[][..], Vec::as_slice);
-        seen.get(seen.partition_point(|&(since, _)| since <= ts)).map_or(u64::MAX, |&(since, _)| since)
+        let changes = self.changes.get(&tid).map_or(&[][..], Vec::as_slice);
+        changes.get(changes.partition_point(|&(since, _)| since <= ts)).map_or(u64::MAX, |&(since, _)| since)
     }
 
     /// The task that a thread was next told to be in, after `ts`; 0: none.
     pub fn next_in(&self, tid: u32, ts: u64) -> Option<(u64, u64)> {
-        let seen = self.seen.get(&tid)?;
-        seen.get(seen.partition_point(|&(since, _)| since <= ts)).copied()
+        let changes = self.changes.get(&tid)?;
+        changes.get(changes.partition_point(|&(since, _)| since <= ts)).copied()
     }
 
     /// Looks at the task of a message while it had it. Of a goroutine of another process at the same address the message is another. Of a task
@@ -276,7 +276,7 @@ impl Routines {
     /// The task that had a message: that received it and answered it, or that answered what a loop received between its tasks. None where
     /// these are two, or not known.
     pub fn of(&self, m: &Message, extra: &Extra) -> Option<u64> {
-        if self.seen.is_empty() || m.recv_ns == 0 || m.send_ns <= m.recv_ns {
+        if self.changes.is_empty() || m.recv_ns == 0 || m.send_ns <= m.recv_ns {
             return None;
         }
         let received = self.at(m.tid, m.recv_ns)?;
@@ -287,7 +287,7 @@ impl Routines {
 
     /// All messages were found: the task of each that a loop received is the one that answered it.
     pub fn finish(&mut self, messages: &[Message], extras: &[Extra]) {
-        if self.seen.is_empty() {
+        if self.changes.is_empty() {
             return;
         }
         let mut by_loops = ByLoops::default();
@@ -330,18 +330,18 @@ impl Routines {
             parts.push(WaitPart { from: wait.from, to: ready.ts, ended: None, meanwhile });
         }
         let in_line = if ready.by == 0 { vec![] } else { self.runs.in_line(ready, wait.from) };
-        for (from, of) in in_line {
+        for (from, readied) in in_line {
             let mut at = from;
             let mut add = |to: u64, doing: Doing, stack: Option<u32>| {
                 let meanwhile = Some(Meanwhile { doing, stack, tid: 0, server: 0 });
-                parts.push(WaitPart { from: at, to, ended: of.stack, meanwhile });
+                parts.push(WaitPart { from: at, to, ended: readied.stack, meanwhile });
                 at = to;
             };
-            for (first, last, doing, stack) in self.seen_to_stay(of.by, (from, of.ts)) {
-                add(first, Doing::NotKnown, of.stack);
-                add(last, doing, stack.or(of.stack));
+            for (first, last, doing, stack) in self.seen_to_stay(readied.by, (from, readied.ts)) {
+                add(first, Doing::NotKnown, readied.stack);
+                add(last, doing, stack.or(readied.stack));
             }
-            add(of.ts, Doing::NotKnown, of.stack);
+            add(readied.ts, Doing::NotKnown, readied.stack);
         }
         // Up to where a connection was free.
         parts.push(WaitPart { from: ready.ts, to: wait.to, ended: None, meanwhile: None });
@@ -354,8 +354,9 @@ impl Routines {
         let looks = self.looks.get(&task).map_or(&[][..], Vec::as_slice);
         let within = &looks[looks.partition_point(|look| look.ts_ns < from)..];
         let within = &within[..within.partition_point(|look| look.ts_ns < to)];
-        let stays =
-            |one: &RoutineRow, next: &RoutineRow| (one.state, one.stack, one.pid) == (next.state, next.stack, next.pid);
+        let stays = |look: &RoutineRow, next: &RoutineRow| {
+            (look.state, look.stack, look.pid) == (next.state, next.stack, next.pid)
+        };
         let stay = |looks: &[RoutineRow]| {
             let doing = match looks[0].state {
                 State::Runnable => Doing::IsReady,
@@ -383,8 +384,8 @@ impl Routines {
             let (received, tid) = self.last_received(task, m, ready.ts);
             let from = self.left(tid, received, threads).clamp(received, ready.ts);
             let stack = self.runs.asked_at(task, ready.ts);
-            let (seen, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));
-            out.push(Parked { from, to: ready.ts, stack, seen, ended, turn: 0, for_others: false });
+            let (looks_ns, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));
+            out.push(Parked { from, to: ready.ts, stack, looks_ns, ended, turn: 0, for_others: false });
             ran = ready.ts;
         }
         while let Some(look) = looks.next() {
@@ -406,7 +407,7 @@ impl Routines {
                 from: began,
                 to: asleep(last).1.min(m.send_ns),
                 stack,
-                seen: (look.ts_ns, last),
+                looks_ns: (look.ts_ns, last),
                 ended: None,
                 turn: 0,
                 for_others: false,

@@ -77,16 +77,16 @@ pub struct Ready {
 
 /// What happens to a task.
 #[derive(Clone, Copy, Debug)]
-enum Told {
+enum TaskEvent {
     Runs { ts: u64, tid: u32 },
     Asks { ts: u64, stack: Option<u32> },
     Woken { ts: u64, by: u64, stack: Option<u32> },
 }
 
-impl Told {
+impl TaskEvent {
     fn ts(&self) -> u64 {
         match *self {
-            Told::Runs { ts, .. } | Told::Asks { ts, .. } | Told::Woken { ts, .. } => ts,
+            TaskEvent::Runs { ts, .. } | TaskEvent::Asks { ts, .. } | TaskEvent::Woken { ts, .. } => ts,
         }
     }
 }
@@ -110,7 +110,7 @@ struct TaskRun {
 /// Runs and wake-ups, by task, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct TaskRuns {
-    told: FxHashMap<u64, Vec<Told>>,
+    events: FxHashMap<u64, Vec<TaskEvent>>,
     /// Who makes tasks ready at a call stack, by its number.
     wakers: FxHashMap<u32, Waker>,
     has_runs: bool,
@@ -124,23 +124,23 @@ impl TaskRuns {
 
     /// Whether nothing was told.
     pub fn is_empty(&self) -> bool {
-        self.told.is_empty()
+        self.events.is_empty()
     }
 
     /// A thread begins to run a task.
     pub fn runs(&mut self, task: u64, ts: u64, tid: u32) {
         self.has_runs = true;
-        self.told.entry(task).or_default().push(Told::Runs { ts, tid });
+        self.events.entry(task).or_default().push(TaskEvent::Runs { ts, tid });
     }
 
     /// A task asks to be made ready. `stack`: where in the program.
     pub fn asks(&mut self, task: u64, ts: u64, stack: Option<u32>) {
-        self.told.entry(task).or_default().push(Told::Asks { ts, stack });
+        self.events.entry(task).or_default().push(TaskEvent::Asks { ts, stack });
     }
 
     /// A task is made ready. `by`: the task that the thread runs; 0: none. `stack`: where in the program.
     pub fn woken(&mut self, task: u64, ts: u64, by: u64, stack: Option<u32>) {
-        self.told.entry(task).or_default().push(Told::Woken { ts, by, stack });
+        self.events.entry(task).or_default().push(TaskEvent::Woken { ts, by, stack });
     }
 
     /// Who made a task ready at a place, on a thread that ran the task `by`.
@@ -173,14 +173,14 @@ impl TaskRuns {
     pub fn made_ready_by(&self, task: u64) -> Option<u64> {
         let mut wakers: Vec<u64> = vec![];
         let mut runs = 0;
-        for told in self.told.get(&task)?.iter().rev() {
-            match *told {
-                Told::Runs { .. } => runs += 1,
+        for event in self.events.get(&task)?.iter().rev() {
+            match *event {
+                TaskEvent::Runs { .. } => runs += 1,
                 // What makes it ready while it runs is for its next run.
-                Told::Woken { by, stack, .. } if runs == 1 && by != task && self.waker(stack) == Waker::Task => {
+                TaskEvent::Woken { by, stack, .. } if runs == 1 && by != task && self.waker(stack) == Waker::Task => {
                     wakers.push(by)
                 }
-                Told::Woken { .. } | Told::Asks { .. } => {}
+                TaskEvent::Woken { .. } | TaskEvent::Asks { .. } => {}
             }
             if runs == 2 {
                 break;
@@ -202,26 +202,26 @@ impl TaskRuns {
         ran: Option<u64>,
         left: &impl Fn(u32, u64) -> u64,
     ) -> Vec<TaskRun> {
-        let told = self.told.get(&task).map_or(&[][..], Vec::as_slice);
-        let upto = told.partition_point(|told| told.ts() <= from);
-        let first = told[..upto].iter().rposition(|told| matches!(told, Told::Runs { .. }));
+        let events = self.events.get(&task).map_or(&[][..], Vec::as_slice);
+        let upto = events.partition_point(|event| event.ts() <= from);
+        let first = events[..upto].iter().rposition(|event| matches!(event, TaskEvent::Runs { .. }));
         let mut runs: Vec<TaskRun> = vec![];
         let mut woken: Option<(u64, u64, Option<u32>)> = None;
         let mut asked: Vec<Option<u32>> = vec![];
-        for told in told[first.unwrap_or(upto)..].iter().take_while(|told| told.ts() < to) {
-            match *told {
+        for event in events[first.unwrap_or(upto)..].iter().take_while(|event| event.ts() < to) {
+            match *event {
                 // One that is ready is made ready by nobody.
-                Told::Woken { ts, by, stack } => woken = woken.or(Some((ts, by, stack))),
-                Told::Asks { ts, stack } => {
+                TaskEvent::Woken { ts, by, stack } => woken = woken.or(Some((ts, by, stack))),
+                TaskEvent::Asks { ts, stack } => {
                     asked.push(stack);
                     if let Some(run) = runs.last_mut() {
                         run.ran = ts;
                     }
                 }
-                Told::Runs { ts, tid } => {
+                TaskEvent::Runs { ts, tid } => {
                     // What it asked last of the kind that came: of a wait with a time limit there are two.
-                    let of = woken.map(|(.., stack)| self.waker(stack) == Waker::Timer);
-                    let is_it = |stack: &&Option<u32>| Some(self.waker(**stack) == Waker::Timer) == of;
+                    let by_timer = woken.map(|(.., stack)| self.waker(stack) == Waker::Timer);
+                    let is_it = |stack: &&Option<u32>| Some(self.waker(**stack) == Waker::Timer) == by_timer;
                     let asked_at = asked.iter().rev().find(is_it).copied().flatten();
                     runs.push(TaskRun { tid, from: ts, ran: ts, left: 0, woken: woken.take(), asked: asked_at });
                 }
@@ -250,11 +250,11 @@ impl TaskRuns {
         let mut spells = vec![];
         let runs_until =
             |at: u64, end: u64, tid, own_from| Spell { from: at, to: end, what: What::Runs { tid, own_from } };
-        let (mut at, mut of) = (from, (first.tid, from));
+        let (mut at, mut runs_on) = (from, (first.tid, from));
         let mut ended = first.left;
         for run in &runs[1..] {
             let end = ended.clamp(at, run.from);
-            spells.push(runs_until(at, end, of.0, of.1));
+            spells.push(runs_until(at, end, runs_on.0, runs_on.1));
             at = end;
             if let Some((ready, by, stack)) = run.woken
                 && ready > at
@@ -273,9 +273,9 @@ impl TaskRuns {
                 }
                 at = ready;
             }
-            (of, ended) = ((run.tid, run.from), run.left);
+            (runs_on, ended) = ((run.tid, run.from), run.left);
         }
-        spells.push(runs_until(at, to, of.0, of.1));
+        spells.push(runs_until(at, to, runs_on.0, runs_on.1));
         spells.retain(|spell| spell.from < spell.to);
         Some(spells)
     }
@@ -287,22 +287,23 @@ impl TaskRuns {
 
     /// When a task was first made ready between two times, and by which other one (0: none), and where that one was in the program.
     pub fn made_ready(&self, task: u64, (from, to): (u64, u64)) -> Option<Ready> {
-        let told = self.told.get(&task).map_or(&[][..], Vec::as_slice);
-        let first = told[told.partition_point(|told| told.ts() <= from)..].iter().take_while(|told| told.ts() <= to);
-        let ready = |told: &Told| match *told {
-            Told::Woken { ts, by, stack } => Some(Ready { ts, by, stack }),
-            Told::Runs { .. } | Told::Asks { .. } => None,
+        let events = self.events.get(&task).map_or(&[][..], Vec::as_slice);
+        let first =
+            events[events.partition_point(|event| event.ts() <= from)..].iter().take_while(|event| event.ts() <= to);
+        let ready = |event: &TaskEvent| match *event {
+            TaskEvent::Woken { ts, by, stack } => Some(Ready { ts, by, stack }),
+            TaskEvent::Runs { .. } | TaskEvent::Asks { .. } => None,
         };
         first.filter_map(ready).next()
     }
 
     /// Where in the program a task last asked for what made it ready then.
     pub fn asked_at(&self, task: u64, ready_ns: u64) -> Option<u32> {
-        let told = self.told.get(&task)?;
-        let upto = told.partition_point(|told| told.ts() <= ready_ns);
-        told[..upto].iter().rev().find_map(|told| match *told {
-            Told::Asks { stack, .. } => Some(stack),
-            Told::Runs { .. } | Told::Woken { .. } => None,
+        let events = self.events.get(&task)?;
+        let upto = events.partition_point(|event| event.ts() <= ready_ns);
+        events[..upto].iter().rev().find_map(|event| match *event {
+            TaskEvent::Asks { stack, .. } => Some(stack),
+            TaskEvent::Runs { .. } | TaskEvent::Woken { .. } => None,
         })?
     }
 
@@ -310,13 +311,13 @@ impl TaskRuns {
     /// makes it ready. `ready`: the wait's end.
     pub fn in_line(&self, ready: Ready, from: u64) -> Vec<(u64, Ready)> {
         let mut parts = vec![];
-        let mut of = ready;
+        let mut readied = ready;
         for _ in 0..MOST_IN_LINE {
-            let before = self.last_made_ready(of.by, (from, of.ts));
+            let before = self.last_made_ready(readied.by, (from, readied.ts));
             let begun = before.map_or(from, |before| before.ts);
-            parts.push((begun, of));
+            parts.push((begun, readied));
             match before {
-                Some(before) => of = before,
+                Some(before) => readied = before,
                 None => break,
             }
         }
@@ -329,15 +330,15 @@ impl TaskRuns {
 
     /// Who last made a task ready between two times.
     fn last_made_ready(&self, task: u64, (from, to): (u64, u64)) -> Option<Ready> {
-        let told = self.told.get(&task)?;
-        let upto = told.partition_point(|told| told.ts() < to);
-        match told[..upto]
+        let events = self.events.get(&task)?;
+        let upto = events.partition_point(|event| event.ts() < to);
+        match events[..upto]
             .iter()
             .rev()
-            .take_while(|told| told.ts() > from)
-            .find(|told| matches!(told, Told::Woken { .. }))
+            .take_while(|event| event.ts() > from)
+            .find(|event| matches!(event, TaskEvent::Woken { .. }))
         {
-            Some(&Told::Woken { ts, by, stack }) if by != 0 && by != task => Some(Ready { ts, by, stack }),
+            Some(&TaskEvent::Woken { ts, by, stack }) if by != 0 && by != task => Some(Ready { ts, by, stack }),
             _ => None,
         }
     }

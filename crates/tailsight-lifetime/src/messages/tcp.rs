@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use tailsight_trace::{Event, fields};
 
-use super::{Extra, Found, RecvCall, sequence_diff};
+use super::{Extra, RecvCall, Traffic, sequence_diff};
 use crate::messages::nic::Stamp;
 use crate::model::{Incomplete, Message, flags};
 
@@ -87,14 +87,15 @@ impl Receiver {
 
     /// The NIC's stamp of the packet of that event on that core.
     pub fn stamped(&mut self, event: &Event, cpu: u16, stamp: Stamp) {
-        let it = |ts: u64, at: u16| ts == event.ts && at == cpu;
+        let is_at = |ts: u64, at: u16| ts == event.ts && at == cpu;
         let fields::Packet { sequence, bytes, .. } = fields::Packet::of(event);
-        if let Some(early) = self.early.iter_mut().rev().find(|e| it(e.ts, e.cpu) && e.seq == sequence) {
+        if let Some(early) = self.early.iter_mut().rev().find(|e| is_at(e.ts, e.cpu) && e.seq == sequence) {
             early.nic = stamp;
         }
         let end = sequence.wrapping_add(bytes);
-        let of = |p: &&mut Pending| it(p.stack_ns, p.stack_cpu) && p.nic.ns == 0 && sequence_diff(end, p.end) >= 0;
-        self.pending.iter_mut().rev().take(STAMPED_WITHIN).filter(of).for_each(|p| p.nic = stamp);
+        let is_stamped =
+            |p: &&mut Pending| is_at(p.stack_ns, p.stack_cpu) && p.nic.ns == 0 && sequence_diff(end, p.end) >= 0;
+        self.pending.iter_mut().rev().take(STAMPED_WITHIN).filter(is_stamped).for_each(|p| p.nic = stamp);
     }
 
     /// A packet in protocol processing (RxStack): the message.
@@ -187,28 +188,28 @@ impl Receiver {
         let mut seq = fresh.seq;
         let mut added = Vec::new();
         while i < self.pending.len() && sequence_diff(fresh.end, seq) > 0 {
-            let known = &mut self.pending[i];
-            if sequence_diff(known.seq, fresh.end) >= 0 {
+            let pending = &mut self.pending[i];
+            if sequence_diff(pending.seq, fresh.end) >= 0 {
                 break;
             }
-            if sequence_diff(known.seq, seq) > 0 {
-                added.push(Pending { seq, end: known.seq, ..fresh });
+            if sequence_diff(pending.seq, seq) > 0 {
+                added.push(Pending { seq, end: pending.seq, ..fresh });
             }
             // The same bytes on the same device again are a retransmission; on another device, the same packet's way.
-            if known.ifindex == fresh.ifindex || known.entry == fresh.ifindex {
-                known.ifindex = fresh.ifindex;
-                known.flags |= flags::RETRANSMITTED;
-                if known.dropped {
-                    known.dropped = false;
-                    known.again_ns = fresh.stack_ns;
-                    known.stack_cpu = fresh.stack_cpu;
+            if pending.ifindex == fresh.ifindex || pending.entry == fresh.ifindex {
+                pending.ifindex = fresh.ifindex;
+                pending.flags |= flags::RETRANSMITTED;
+                if pending.dropped {
+                    pending.dropped = false;
+                    pending.again_ns = fresh.stack_ns;
+                    pending.stack_cpu = fresh.stack_cpu;
                 }
             } else {
                 // The last device before the socket is the one whose protocol processing counts.
-                known.stack_cpu = fresh.stack_cpu;
-                known.ifindex = fresh.ifindex;
+                pending.stack_cpu = fresh.stack_cpu;
+                pending.ifindex = fresh.ifindex;
             }
-            seq = known.end;
+            seq = pending.end;
             i += 1;
         }
         if sequence_diff(fresh.end, seq) > 0 {
@@ -246,10 +247,10 @@ impl Receiver {
         }
     }
 
-    /// A receive call returned bytes up to `copied_seq`. Returns the range of new messages in `found`.
-    pub fn recv(&mut self, event: &Event, call: RecvCall, flow: u32, found: &mut Found) -> std::ops::Range<u32> {
+    /// A receive call returned bytes up to `copied_seq`. Returns the range of new messages in `traffic`.
+    pub fn recv(&mut self, event: &Event, call: RecvCall, flow: u32, traffic: &mut Traffic) -> std::ops::Range<u32> {
         let upto = fields::Recv::of(event).copied_seq;
-        let first = found.messages.len() as u32;
+        let first = traffic.messages.len() as u32;
         while let Some(p) = self.pending.front() {
             if sequence_diff(p.end, upto) > 0 {
                 break;
@@ -281,17 +282,17 @@ impl Receiver {
             self.whole_ns = self.whole_ns.max(p.again_ns.max(p.stack_ns));
             if self.whole_ns > p.stack_ns && self.whole_ns <= message.handoff_ns {
                 message.flags |= flags::HELD;
-                found.uncommon.entry(&mut extra).held_until_ns = self.whole_ns;
+                traffic.uncommon.entry(&mut extra).held_until_ns = self.whole_ns;
             }
-            found.add(message, extra);
+            traffic.add(message, extra);
             self.pending.pop_front();
             self.handed = self.handed.saturating_sub(1);
         }
         self.part = self.pending.front().filter(|p| sequence_diff(upto, p.seq) > 0).map(|_| call);
         self.received = Some(upto);
-        let last = found.messages.len() as u32;
+        let last = traffic.messages.len() as u32;
         let batch = (last - first).min(u32::from(u16::MAX)) as u16;
-        for message in &mut found.messages[first as usize..] {
+        for message in &mut traffic.messages[first as usize..] {
             message.batch = batch;
         }
         first..last
@@ -332,17 +333,17 @@ impl Receiver {
     }
 
     /// The flow ended: what is still pending was not received, for the reason given.
-    pub fn end(&self, why: Incomplete, found: &mut Found) {
+    pub fn end(&self, why: Incomplete, traffic: &mut Traffic) {
         // A part that a receive call touched is in a request, which is counted there.
         let pending = || self.pending.iter().filter(|p| !p.touched);
         let dropped = pending().filter(|p| p.dropped).count() as u64;
         let handed = pending().filter(|p| !p.dropped && p.handoff_ns != 0).count() as u64;
         let other = pending().count() as u64 - dropped - handed;
-        found.lose(Incomplete::Dropped, dropped);
+        traffic.lose(Incomplete::Dropped, dropped);
         if self.received.is_none() {
-            found.lose(Incomplete::NeverRead, handed + other);
+            traffic.lose(Incomplete::NeverRead, handed + other);
         } else {
-            found.lose(why, handed + other);
+            traffic.lose(why, handed + other);
         }
     }
 }
@@ -370,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_message_across_the_sequence_wrap() {
-        let (mut r, mut f) = (Receiver::default(), Found::default());
+        let (mut r, mut f) = (Receiver::default(), Traffic::default());
         r.stack(&packet(10, u32::MAX - 4, 10, 1), 0);
         r.handoff(&upto(11, 5), 0);
         assert_eq!(r.recv(&upto(20, 5), call(20), 0, &mut f), 0..1);
@@ -379,7 +380,7 @@ mod tests {
 
     #[test]
     fn out_of_order_and_retransmitted_bytes_make_each_message_once() {
-        let (mut r, mut f) = (Receiver::default(), Found::default());
+        let (mut r, mut f) = (Receiver::default(), Traffic::default());
         r.stack(&packet(10, 200, 100, 1), 0); // comes first, belongs second
         r.handoff(&upto(11, 100), 0);
         r.stack(&packet(20, 100, 100, 1), 0);
@@ -395,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_second_device_is_the_same_packet() {
-        let (mut r, mut f) = (Receiver::default(), Found::default());
+        let (mut r, mut f) = (Receiver::default(), Traffic::default());
         r.stack(&packet(10, 0, 50, 2), 0);
         r.stack(&packet(12, 0, 50, 7), 1);
         r.handoff(&upto(13, 50), 1);
@@ -407,7 +408,7 @@ mod tests {
 
     #[test]
     fn one_read_of_two_messages_and_one_message_over_two_reads() {
-        let (mut r, mut f) = (Receiver::default(), Found::default());
+        let (mut r, mut f) = (Receiver::default(), Traffic::default());
         r.stack(&packet(10, 0, 10, 1), 0);
         r.stack(&packet(11, 10, 10, 1), 0);
         r.stack(&packet(12, 20, 30, 1), 0);
@@ -419,7 +420,7 @@ mod tests {
 
     #[test]
     fn early_packets_give_the_first_sight_and_gro_merges_them() {
-        let (mut r, mut f) = (Receiver::default(), Found::default());
+        let (mut r, mut f) = (Receiver::default(), Traffic::default());
         r.early(&packet(1, 0, 10, 1), 3);
         r.early(&packet(2, 10, 10, 1), 3);
         r.stack(&packet(5, 0, 20, 1), 4);
@@ -429,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_is_left_has_a_reason() {
-        let (mut r, mut f) = (Receiver::default(), Found::default());
+        let (mut r, mut f) = (Receiver::default(), Traffic::default());
         r.stack(&packet(1, 0, 10, 1), 0);
         r.recv(&upto(2, 10), call(2), 0, &mut f);
         r.stack(&packet(3, 10, 10, 1), 0);

@@ -220,7 +220,7 @@ fn turns(borders: &[(u64, Border)], messages: &[Message], serves: impl Fn(u32) -
             _ => None,
         };
         let one_open = (open == 1).then_some(ids);
-        let of = match (received, answered) {
+        let served = match (received, answered) {
             // What is received is worked on at once: the reply that follows may be a batch's first, or of a handler that goes on.
             (Some(received), Some(_)) if !deferred => Some(received),
             (_, Some(answered)) => Some(answered),
@@ -232,7 +232,7 @@ fn turns(borders: &[(u64, Border)], messages: &[Message], serves: impl Fn(u32) -
         if border == Border::Blocked {
             before = turns.last().map_or(Whose::Nobody, |turn| turn.whose);
         }
-        let whose = match of {
+        let whose = match served {
             _ if asleep => Whose::Nobody,
             _ if border == Border::Resumed && answered.is_none() => before,
             Some(m) => {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use tailsight_trace::{Event, FlowKey, fields};
 
-use super::{Extra, Found, RecvCall};
+use super::{Extra, RecvCall, Traffic};
 use crate::messages::nic::Stamp;
 use crate::model::{Incomplete, Message, flags};
 
@@ -81,8 +81,9 @@ impl Datagrams {
             early.nic = stamp;
         }
         let arriving = self.arriving.get_mut(&key.local_port());
-        let of = |d: &&mut Datagram| d.key == key && d.stack_ns == event.ts && d.stack_cpu == cpu && d.nic.ns == 0;
-        if let Some(datagram) = arriving.and_then(|all| all.iter_mut().rev().find(of)) {
+        let is_stamped =
+            |d: &&mut Datagram| d.key == key && d.stack_ns == event.ts && d.stack_cpu == cpu && d.nic.ns == 0;
+        if let Some(datagram) = arriving.and_then(|datagrams| datagrams.iter_mut().rev().find(is_stamped)) {
             datagram.nic = stamp;
         }
     }
@@ -103,7 +104,7 @@ impl Datagrams {
     }
 
     /// A packet in protocol processing.
-    pub fn stack(&mut self, event: &Event, cpu: u16, found: &mut Found) {
+    pub fn stack(&mut self, event: &Event, cpu: u16, traffic: &mut Traffic) {
         let key = FlowKey::of(event);
         let fields::Packet { bytes, ifindex, .. } = fields::Packet::of(event);
         let first = self.first_sight(key, bytes, ifindex);
@@ -112,15 +113,15 @@ impl Datagrams {
             || arriving.front().is_some_and(|d| event.ts.saturating_sub(d.stack_ns) > HANDOFF_WITHIN_NS)
         {
             if arriving.pop_front().is_some_and(|d| !d.taken) {
-                found.lose(Incomplete::Dropped, 1);
+                traffic.lose(Incomplete::Dropped, 1);
             }
         }
         // The same datagram on a further device (veth, bridge): one message, and the last device is the one that counts.
         // A packet does not come back to the device it entered by: that is the next one.
         let same =
             |d: &Datagram| d.key == key && d.bytes == bytes && d.ifindex != ifindex && d.entry != ifindex && !d.taken;
-        if let Some(known) = arriving.iter_mut().find(|d| same(d)) {
-            (known.ifindex, known.stack_ns, known.stack_cpu) = (ifindex, event.ts, cpu);
+        if let Some(datagram) = arriving.iter_mut().find(|d| same(d)) {
+            (datagram.ifindex, datagram.stack_ns, datagram.stack_cpu) = (ifindex, event.ts, cpu);
             return;
         }
         arriving.push_back(Datagram {
@@ -143,14 +144,14 @@ impl Datagrams {
     pub fn captured(&mut self, event: &Event, cpu: u16, capture: u32) {
         let key = FlowKey::of(event);
         let arriving = self.arriving.entry(key.local_port()).or_default();
-        let it = |d: &&mut Datagram| d.key == key && d.stack_cpu == cpu && d.stack_ns == event.ts;
-        if let Some(datagram) = arriving.iter_mut().rev().find(it) {
+        let is_captured = |d: &&mut Datagram| d.key == key && d.stack_cpu == cpu && d.stack_ns == event.ts;
+        if let Some(datagram) = arriving.iter_mut().rev().find(is_captured) {
             datagram.capture = capture;
         }
     }
 
     /// A packet was dropped: the one that this core saw last, before or in protocol processing.
-    pub fn dropped(&mut self, event: &Event, cpu: u16, found: &mut Found) {
+    pub fn dropped(&mut self, event: &Event, cpu: u16, traffic: &mut Traffic) {
         let (key, bytes) = (FlowKey::of(event), fields::Drop::of(event).bytes);
         let arriving = self.arriving.entry(key.local_port()).or_default();
         let last = arriving.iter().rposition(|d| d.key == key && d.bytes == bytes && d.stack_cpu == cpu && !d.taken);
@@ -163,11 +164,11 @@ impl Datagrams {
         } else {
             early.and_then(|i| queue.remove(i)).is_some()
         };
-        found.lose(Incomplete::Dropped, u64::from(gone));
+        traffic.lose(Incomplete::Dropped, u64::from(gone));
     }
 
     /// A socket was made readable: the last datagram for its port on this core is on its queue.
-    pub fn handoff(&mut self, event: &Event, cpu: u16, found: &mut Found) {
+    pub fn handoff(&mut self, event: &Event, cpu: u16, traffic: &mut Traffic) {
         let key = FlowKey::of(event);
         let Some(arriving) = self.arriving.get_mut(&key.local_port()) else {
             return;
@@ -180,7 +181,7 @@ impl Datagrams {
         arriving.retain(|d| {
             let stale =
                 d.stack_cpu == datagram.stack_cpu && d.ifindex == datagram.ifindex && d.stack_ns < datagram.stack_ns;
-            found.lose(Incomplete::Dropped, u64::from(stale && !d.taken));
+            traffic.lose(Incomplete::Dropped, u64::from(stale && !d.taken));
             !stale
         });
         if !datagram.taken {
@@ -191,7 +192,7 @@ impl Datagrams {
     /// The datagram that a receive call took, with its hand-off. It is the first of the size that the call returned: when
     /// several threads read one socket, their events may come in another order than their reads. Without one of that
     /// size it is the first (the caller's buffer was smaller).
-    fn take(&mut self, event: &Event, found: &mut Found) -> Option<(Datagram, Option<(u64, u16)>)> {
+    fn take(&mut self, event: &Event, traffic: &mut Traffic) -> Option<(Datagram, Option<(u64, u16)>)> {
         let fields::Recv { bytes, cookie, .. } = fields::Recv::of(event);
         let queue = self.queued.entry(cookie).or_default();
         let same_size = queue.iter().position(|(d, ..)| d.bytes == bytes);
@@ -210,7 +211,7 @@ impl Datagrams {
         // Nobody is that late: its receive call was not recorded.
         if at > 0 && queue[0].0.passed > PASSED_LIMIT {
             queue.pop_front();
-            found.lose(Incomplete::ReceiveNotSeen, 1);
+            traffic.lose(Incomplete::ReceiveNotSeen, 1);
         }
         Some((datagram, Some((ts, cpu))))
     }
@@ -221,10 +222,10 @@ impl Datagrams {
         event: &Event,
         call: RecvCall,
         flow_of: &mut dyn FnMut(FlowKey) -> u32,
-        found: &mut Found,
+        traffic: &mut Traffic,
     ) -> std::ops::Range<u32> {
-        let first = found.messages.len() as u32;
-        if let Some((d, handoff)) = self.take(event, found) {
+        let first = traffic.messages.len() as u32;
+        if let Some((d, handoff)) = self.take(event, traffic) {
             self.received = d.capture;
             let (handoff_ns, handoff_cpu) = handoff.unwrap_or((d.stack_ns, d.stack_cpu));
             let message = Message {
@@ -245,16 +246,16 @@ impl Datagrams {
                 flags: if handoff.is_none() { flags::NO_HANDOFF } else { 0 },
                 ..Message::default()
             };
-            found.add(message, Extra { stack_cpu: d.stack_cpu, ..Extra::default() });
+            traffic.add(message, Extra { stack_cpu: d.stack_cpu, ..Extra::default() });
         }
-        first..found.messages.len() as u32
+        first..traffic.messages.len() as u32
     }
 
     /// The recording ended.
-    pub fn end(&self, found: &mut Found) {
-        found.lose(Incomplete::RecordingEnded, self.queued.values().map(|q| q.len() as u64).sum());
+    pub fn end(&self, traffic: &mut Traffic) {
+        traffic.lose(Incomplete::RecordingEnded, self.queued.values().map(|q| q.len() as u64).sum());
         let lost = self.arriving.values().flatten().filter(|d| !d.taken).count();
-        found.lose(Incomplete::Dropped, lost as u64);
+        traffic.lose(Incomplete::Dropped, lost as u64);
     }
 }
 
@@ -287,7 +288,7 @@ mod tests {
 
     #[test]
     fn fifo_with_a_drop_in_the_middle() {
-        let (mut d, mut f) = (Datagrams::default(), Found::default());
+        let (mut d, mut f) = (Datagrams::default(), Traffic::default());
         d.early(&event(Kind::RxBacklog, 1, 10), 0);
         d.stack(&event(Kind::RxStack, 2, 10), 0, &mut f);
         d.handoff(&handoff(3, 9), 0, &mut f);

@@ -12,12 +12,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Extra, Found};
+use super::{Extra, Traffic};
 use crate::messages::call_owner::Question;
 use crate::model::{Message, SentKind, flags};
 
 /// Messages behind the slow one that may have the reply of the one behind them.
-const MOST: usize = 64;
+const MOST_MOVED: usize = 64;
 
 /// What a message has of its reply.
 #[derive(Clone, Copy, Default)]
@@ -48,7 +48,7 @@ impl Reply {
 struct Lists {
     /// The messages of a flow, in the order of their receive calls.
     of_flow: FxHashMap<u32, Vec<u32>>,
-    /// What was sent unasked on a flow: (when, index in [`Found::sent`]).
+    /// What was sent unasked on a flow: (when, index in [`Traffic::sent`]).
     unasked: FxHashMap<u32, Vec<(u64, usize)>>,
     /// (When, message) of the receive calls of a thread.
     taken: FxHashMap<u32, Vec<(u64, u32)>>,
@@ -59,9 +59,9 @@ struct Lists {
 }
 
 impl Lists {
-    fn new(found: &Found, is_udp: &dyn Fn(u32) -> bool, sleeps: &dyn Fn(u32) -> Vec<u64>) -> Lists {
+    fn new(traffic: &Traffic, is_udp: &dyn Fn(u32) -> bool, sleeps: &dyn Fn(u32) -> Vec<u64>) -> Lists {
         let mut lists = Lists::default();
-        for (i, (kind, m, extra)) in found.sent.iter().enumerate() {
+        for (i, (kind, m, extra)) in traffic.sent.iter().enumerate() {
             if *kind == SentKind::Push && is_udp(m.flow) {
                 lists.unasked.entry(m.flow).or_default().push((extra.sent_ns, i));
             }
@@ -70,13 +70,13 @@ impl Lists {
             return lists;
         }
         let by_order = |m: &Message| m.recv_ns != 0 && m.flags & flags::PAIRED_BY_ID == 0 && is_udp(m.flow);
-        for ((m, e), id) in found.messages.iter().zip(&found.extras).zip(0..).filter(|((m, _), _)| by_order(m)) {
+        for ((m, e), id) in traffic.messages.iter().zip(&traffic.extras).zip(0..).filter(|((m, _), _)| by_order(m)) {
             lists.of_flow.entry(m.flow).or_default().push(id);
             lists.taken.entry(m.tid).or_default().push((m.recv_ns, id));
             lists.sends.entry(e.send_tid).or_default().push(e.sent_ns);
         }
         lists.sleeps = lists.taken.keys().map(|&tid| (tid, sleeps(tid))).collect();
-        lists.sends.values_mut().for_each(|all| all.sort_unstable());
+        lists.sends.values_mut().for_each(|sends_ns| sends_ns.sort_unstable());
         lists
     }
 
@@ -88,12 +88,12 @@ impl Lists {
     }
 
     /// The one message that the thread had at hand when it asked; none if there were several.
-    fn asker(&self, found: &Found, q: &Question) -> Option<u32> {
+    fn asker(&self, traffic: &Traffic, q: &Question) -> Option<u32> {
         let taken = self.taken.get(&q.sent.0)?;
         let from = taken.partition_point(|&(ts, _)| ts <= self.turn(q.sent.0, q.sent.1).0);
         let upto = taken.partition_point(|&(ts, _)| ts <= q.sent.1);
         let is_open = |&&(_, id): &&(u64, u32)| {
-            let sent_ns = found.extras[id as usize].sent_ns;
+            let sent_ns = traffic.extras[id as usize].sent_ns;
             sent_ns == 0 || sent_ns > q.sent.1
         };
         let mut at_hand = taken[from.min(upto)..upto].iter().filter(is_open);
@@ -102,15 +102,15 @@ impl Lists {
     }
 
     fn before(&self, reply: Reply) -> Option<u64> {
-        let all = self.sends.get(&reply.tid)?;
-        all.partition_point(|ts| *ts < reply.sent_ns).checked_sub(1).map(|i| all[i])
+        let sends_ns = self.sends.get(&reply.tid)?;
+        sends_ns.partition_point(|ts| *ts < reply.sent_ns).checked_sub(1).map(|i| sends_ns[i])
     }
 }
 
 /// Gives messages of the flows for which `is_udp` holds the replies that are theirs. `questions`: the calls that were answered; `sleeps`:
 /// when a thread began to wait for work, in order.
 pub fn put_right(
-    found: &mut Found,
+    traffic: &mut Traffic,
     mut questions: Vec<Question>,
     is_udp: impl Fn(u32) -> bool,
     sleeps: impl Fn(u32) -> Vec<u64>,
@@ -120,37 +120,37 @@ pub fn put_right(
         return;
     }
     questions.sort_unstable_by_key(|q| q.received.1);
-    let mut lists = Lists::new(found, &is_udp, &sleeps);
+    let mut lists = Lists::new(traffic, &is_udp, &sleeps);
     for q in questions {
-        let Some(asker) = lists.asker(found, &q) else { continue };
-        let m = &found.messages[asker as usize];
+        let Some(asker) = lists.asker(traffic, &q) else { continue };
+        let m = &traffic.messages[asker as usize];
         if m.send_ns == 0 || m.send_ns >= q.received.1 {
             continue;
         }
         let end = lists.turn(q.sent.0, q.received.1).1;
         let (flow, tid) = (m.flow, q.sent.0);
         let Some(unasked) = lists.unasked.get_mut(&flow) else { continue };
-        let its = |&(ts, i): &(u64, usize)| (q.received.1..=end).contains(&ts) && found.sent[i].2.send_tid == tid;
+        let its = |&(ts, i): &(u64, usize)| (q.received.1..=end).contains(&ts) && traffic.sent[i].2.send_tid == tid;
         let Some(at) = unasked.iter().position(its) else { continue };
         let (_, sent) = unasked[at];
-        if move_up(found, &lists, asker, sent) {
-            found.sent[sent].1.send_ns = 0; // No push.
-            lists.unasked.get_mut(&flow).map(|all| all.remove(at));
+        if move_up(traffic, &lists, asker, sent) {
+            traffic.sent[sent].1.send_ns = 0; // No push.
+            lists.unasked.get_mut(&flow).map(|unasked| unasked.remove(at));
         }
     }
 }
 
 /// The message gets what was sent unasked; each one behind it gets the reply that the one before it had, up to the first that had none of
 /// its own. `false`: there is no such one, or one would be answered before it was received.
-fn move_up(found: &mut Found, lists: &Lists, asker: u32, sent: usize) -> bool {
-    let (_, m, extra) = &found.sent[sent];
+fn move_up(traffic: &mut Traffic, lists: &Lists, asker: u32, sent: usize) -> bool {
+    let (_, m, extra) = &traffic.sent[sent];
     let mut reply = Reply::of(m, extra);
-    let Some(all) = lists.of_flow.get(&m.flow) else { return false };
-    let from = all.partition_point(|&id| id < asker);
+    let Some(of_flow) = lists.of_flow.get(&m.flow) else { return false };
+    let from = of_flow.partition_point(|&id| id < asker);
     let mut given = vec![];
-    for &id in all[from..].iter().take(MOST) {
-        let m = &found.messages[id as usize];
-        let had = Reply::of(m, &found.extras[id as usize]);
+    for &id in of_flow[from..].iter().take(MOST_MOVED) {
+        let m = &traffic.messages[id as usize];
+        let had = Reply::of(m, &traffic.extras[id as usize]);
         if reply.send_ns < m.recv_ns {
             return false;
         }
@@ -158,7 +158,7 @@ fn move_up(found: &mut Found, lists: &Lists, asker: u32, sent: usize) -> bool {
         if had.send_ns == 0 || m.flags & flags::SHARED_REPLY != 0 {
             for (id, reply) in given {
                 let before = lists.before(reply);
-                reply.give(&mut found.messages[id as usize], &mut found.extras[id as usize], before);
+                reply.give(&mut traffic.messages[id as usize], &mut traffic.extras[id as usize], before);
             }
             return true;
         }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use tailsight_trace::FlowKey;
 
-use super::Found;
+use super::Traffic;
 use super::replies::transmit;
 use crate::model::flags;
 
@@ -55,10 +55,10 @@ pub struct Queued {
 
 impl Queued {
     /// A send call of this many bytes ended, and its datagram had not come to the driver.
-    pub fn sent(&mut self, key: FlowKey, sent_ns: u64, bytes: u32, message: u32, found: &mut Found) {
-        let recv_ns = found.messages[message as usize].recv_ns;
+    pub fn sent(&mut self, key: FlowKey, sent_ns: u64, bytes: u32, message: u32, traffic: &mut Traffic) {
+        let recv_ns = traffic.messages[message as usize].recv_ns;
         if let Some((ts, cpu, _)) = self.early.remove(&key).filter(|(ts, _, len)| *ts >= recv_ns && *len == bytes) {
-            transmit(&[message], ts, cpu, found);
+            transmit(&[message], ts, cpu, traffic);
             return;
         }
         let waiting = self.flows.entry(key).or_default();
@@ -75,7 +75,7 @@ impl Queued {
     }
 
     /// A datagram has left; `message`: whose reply it is, by its id. `false`: none waits that it can be.
-    pub fn left(&mut self, left: Left, message: Option<u32>, found: &mut Found) -> bool {
+    pub fn left(&mut self, left: Left, message: Option<u32>, traffic: &mut Traffic) -> bool {
         let Left { key, ts, cpu, bytes, outside } = left;
         let Some(message) = self.take(key, ts, bytes, message) else {
             if outside {
@@ -86,14 +86,14 @@ impl Queued {
         if outside {
             self.last_left_ns = ts;
         }
-        transmit(&[message], ts, cpu, found);
+        transmit(&[message], ts, cpu, traffic);
         true
     }
 
     /// A datagram that was sent before was dropped.
-    pub fn dropped(&mut self, key: FlowKey, ts: u64, bytes: u32, found: &mut Found) {
+    pub fn dropped(&mut self, key: FlowKey, ts: u64, bytes: u32, traffic: &mut Traffic) {
         if let Some(message) = self.take(key, ts, bytes, None) {
-            found.messages[message as usize].flags |= flags::REPLY_DROPPED;
+            traffic.messages[message as usize].flags |= flags::REPLY_DROPPED;
         }
     }
 
@@ -119,13 +119,13 @@ mod tests {
     const KEY: FlowKey = FlowKey { addrs: 1, ports: 11211 << 16 | 4000, proto: 1 };
 
     /// Messages whose replies were sent at these times, 100 bytes each, and wait.
-    fn waiting(sent: &[u64]) -> (Queued, Found) {
-        let (mut queued, mut found) = (Queued::default(), Found::default());
+    fn waiting(sent: &[u64]) -> (Queued, Traffic) {
+        let (mut queued, mut traffic) = (Queued::default(), Traffic::default());
         for (message, &send_ns) in (0..).zip(sent) {
-            found.add(Message { send_ns, ..Message::default() }, Extra::default());
-            queued.sent(KEY, send_ns + 5, 100, message, &mut found);
+            traffic.add(Message { send_ns, ..Message::default() }, Extra::default());
+            queued.sent(KEY, send_ns + 5, 100, message, &mut traffic);
         }
-        (queued, found)
+        (queued, traffic)
     }
 
     /// A datagram of 100 bytes that left while a thread was interrupted.
@@ -133,59 +133,59 @@ mod tests {
         Left { key: KEY, ts, cpu: 0, bytes: 100, outside: true }
     }
 
-    fn left(found: &Found) -> Vec<u64> {
-        found.messages.iter().map(|m| m.xmit_ns).collect()
+    fn left(traffic: &Traffic) -> Vec<u64> {
+        traffic.messages.iter().map(|m| m.xmit_ns).collect()
     }
 
     #[test]
     fn datagrams_leave_in_their_order() {
-        let (mut queued, mut found) = waiting(&[10, 20]);
-        assert!(queued.left(Left { cpu: 3, ..at(500) }, None, &mut found));
-        assert_eq!((left(&found), found.extras[0].xmit_cpu), (vec![500, 0], 3));
+        let (mut queued, mut traffic) = waiting(&[10, 20]);
+        assert!(queued.left(Left { cpu: 3, ..at(500) }, None, &mut traffic));
+        assert_eq!((left(&traffic), traffic.extras[0].xmit_cpu), (vec![500, 0], 3));
         assert!(
-            !queued.left(Left { key: FlowKey { addrs: 2, ..KEY }, ..at(600) }, None, &mut found),
+            !queued.left(Left { key: FlowKey { addrs: 2, ..KEY }, ..at(600) }, None, &mut traffic),
             "of another flow"
         );
-        assert!(!queued.left(Left { cpu: 3, bytes: 99, ..at(600) }, None, &mut found), "of another length");
-        assert!(queued.left(Left { cpu: 3, ..at(700) }, None, &mut found));
-        assert!(!queued.left(Left { cpu: 3, ..at(800) }, None, &mut found), "all have left");
-        assert_eq!(left(&found), [500, 700]);
+        assert!(!queued.left(Left { cpu: 3, bytes: 99, ..at(600) }, None, &mut traffic), "of another length");
+        assert!(queued.left(Left { cpu: 3, ..at(700) }, None, &mut traffic));
+        assert!(!queued.left(Left { cpu: 3, ..at(800) }, None, &mut traffic), "all have left");
+        assert_eq!(left(&traffic), [500, 700]);
     }
 
     #[test]
     fn one_that_was_dropped_leaves_its_place_to_the_next() {
-        let (mut queued, mut found) = waiting(&[10, 20]);
-        queued.dropped(KEY, 30, 100, &mut found);
-        queued.left(at(500), None, &mut found);
-        assert_eq!((left(&found), found.messages[0].flags), (vec![0, 500], flags::REPLY_DROPPED));
+        let (mut queued, mut traffic) = waiting(&[10, 20]);
+        queued.dropped(KEY, 30, 100, &mut traffic);
+        queued.left(at(500), None, &mut traffic);
+        assert_eq!((left(&traffic), traffic.messages[0].flags), (vec![0, 500], flags::REPLY_DROPPED));
         // Dropped unseen: the next one of another length says so.
-        let (mut queued, mut found) = waiting(&[10]);
-        found.add(Message { send_ns: 20, ..Message::default() }, Extra::default());
-        queued.sent(KEY, 25, 7, 1, &mut found);
-        queued.left(Left { bytes: 7, ..at(500) }, None, &mut found);
-        queued.left(at(600), None, &mut found);
-        assert_eq!(left(&found), [0, 500]);
+        let (mut queued, mut traffic) = waiting(&[10]);
+        traffic.add(Message { send_ns: 20, ..Message::default() }, Extra::default());
+        queued.sent(KEY, 25, 7, 1, &mut traffic);
+        queued.left(Left { bytes: 7, ..at(500) }, None, &mut traffic);
+        queued.left(at(600), None, &mut traffic);
+        assert_eq!(left(&traffic), [0, 500]);
     }
 
     #[test]
     fn one_that_another_core_gave_to_the_driver_before_its_call_had_ended_has_left() {
-        let (mut queued, mut found) = waiting(&[]);
-        found.add(Message { recv_ns: 5, send_ns: 10, ..Message::default() }, Extra::default());
-        assert!(!queued.left(Left { cpu: 1, ..at(12) }, None, &mut found));
-        queued.sent(KEY, 15, 100, 0, &mut found);
-        assert_eq!(left(&found), [12]);
-        assert!(!queued.left(at(500), None, &mut found), "it does not wait as well");
+        let (mut queued, mut traffic) = waiting(&[]);
+        traffic.add(Message { recv_ns: 5, send_ns: 10, ..Message::default() }, Extra::default());
+        assert!(!queued.left(Left { cpu: 1, ..at(12) }, None, &mut traffic));
+        queued.sent(KEY, 15, 100, 0, &mut traffic);
+        assert_eq!(left(&traffic), [12]);
+        assert!(!queued.left(at(500), None, &mut traffic), "it does not wait as well");
         // An older one that nobody waits for is not the next message's.
-        found.add(Message { recv_ns: 505, send_ns: 510, ..Message::default() }, Extra::default());
-        queued.sent(KEY, 515, 100, 1, &mut found);
-        assert_eq!(left(&found), [12, 0]);
+        traffic.add(Message { recv_ns: 505, send_ns: 510, ..Message::default() }, Extra::default());
+        queued.sent(KEY, 515, 100, 1, &mut traffic);
+        assert_eq!(left(&traffic), [12, 0]);
     }
 
     #[test]
     fn a_call_gives_others_datagrams_to_the_driver_only_where_some_left_outside_of_calls_lately() {
-        let (mut queued, mut found) = waiting(&[10, 20, 30]);
+        let (mut queued, mut traffic) = waiting(&[10, 20, 30]);
         assert!(!queued.is_older(at(100), None), "nothing was ever queued: an event is missing");
-        queued.left(at(100), None, &mut found);
+        queued.left(at(100), None, &mut traffic);
         assert!(queued.is_older(at(200), None) && !queued.is_older(Left { bytes: 99, ..at(200) }, None));
         assert!(!queued.is_older(at(2 * LONGEST_NS), None), "long ago");
     }

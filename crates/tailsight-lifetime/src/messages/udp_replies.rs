@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use tailsight_protocol::frame::UdpFrame;
 use tailsight_trace::FlowKey;
 
-use super::Found;
+use super::Traffic;
 use super::replies::{Replies, SendCall};
 use super::udp_queued::{Left, Queued};
 use crate::model::flags;
@@ -46,11 +46,11 @@ pub struct UdpReplies {
 
 impl UdpReplies {
     /// A receive call returned a message, with an id when that is known.
-    pub fn received(&mut self, key: FlowKey, cookie: u32, message: u32, id: Option<u16>, found: &mut Found) {
-        let tid = found.messages[message as usize].tid;
+    pub fn received(&mut self, key: FlowKey, cookie: u32, message: u32, id: Option<u16>, traffic: &mut Traffic) {
+        let tid = traffic.messages[message as usize].tid;
         match id {
             Some(id) => drop(self.ids.insert((key, id), message)),
-            None => of_thread(self.flows.entry(key).or_default(), tid).received(message..message + 1, found),
+            None => of_thread(self.flows.entry(key).or_default(), tid).received(message..message + 1, traffic),
         }
         let owed = self.owed.entry((cookie, tid)).or_default();
         if owed.len() == LIMIT {
@@ -67,28 +67,28 @@ impl UdpReplies {
         (cookie, bytes): (u32, u32),
         (to, dropped): (Option<FlowKey>, bool),
         reply: Option<UdpFrame>,
-        found: &mut Found,
+        traffic: &mut Traffic,
     ) -> bool {
         let place = (cookie, call.tid);
         let own_from = self.last.insert(place, call.ts);
         if let Some(key) = to
             && let Some(message) = self.by_id(key, reply)
         {
-            found.messages[message as usize].reply_bytes += bytes;
-            found.messages[message as usize].flags |= flags::PAIRED_BY_ID;
-            answer(message, call, own_from, found);
+            traffic.messages[message as usize].reply_bytes += bytes;
+            traffic.messages[message as usize].flags |= flags::PAIRED_BY_ID;
+            answer(message, call, own_from, traffic);
             return true;
         }
-        let owed = self.owes(place, found).filter(|owed| to.is_none_or(|key| key == owed.key));
+        let owed = self.owes(place, traffic).filter(|owed| to.is_none_or(|key| key == owed.key));
         if let Some(Owed { key, message, .. }) = owed.filter(|owed| owed.has_id) {
             // More of what the thread sent last, unless it has turned to other work since.
-            let answered = found.messages[message as usize].send_ns != 0;
+            let answered = traffic.messages[message as usize].send_ns != 0;
             if answered && own_from.is_none_or(|sent| turned > sent) {
                 return false;
             }
-            found.messages[message as usize].reply_bytes += bytes;
-            answer(message, call, own_from, found);
-            self.waits((key, call, bytes), message, dropped, found);
+            traffic.messages[message as usize].reply_bytes += bytes;
+            answer(message, call, own_from, traffic);
+            self.waits((key, call, bytes), message, dropped, traffic);
             return true;
         }
         let key = to.or(owed.map(|owed| owed.key));
@@ -101,27 +101,27 @@ impl UdpReplies {
         let oldest = || (0..flow.len()).filter_map(|i| Some((unanswered(i)?, i))).min().map(|x| x.1);
         let more = own.filter(|_| own_from.is_some_and(|sent| turned <= sent));
         let Some(at) = at.or_else(oldest).or(more) else { return false };
-        if let Some(message) = flow[at].1.sent(call, found) {
-            own_since(message, own_from, found);
+        if let Some(message) = flow[at].1.sent(call, traffic) {
+            own_since(message, own_from, traffic);
         }
         if let (Some(key), Some(message)) = (key, flow[at].1.latest()) {
-            self.waits((key, call, bytes), message, dropped, found);
+            self.waits((key, call, bytes), message, dropped, traffic);
         }
         true
     }
 
     /// A call sent a datagram of this message's reply: it waits, if it has not left in the call.
-    fn waits(&mut self, sent: (FlowKey, SendCall, u32), message: u32, dropped: bool, found: &mut Found) {
+    fn waits(&mut self, sent: (FlowKey, SendCall, u32), message: u32, dropped: bool, traffic: &mut Traffic) {
         let (key, call, bytes) = sent;
         if call.inline_xmit.is_some() {
             return;
         }
         // Whatever else of the reply has left, this one comes after it, or never.
-        found.messages[message as usize].xmit_ns = 0;
+        traffic.messages[message as usize].xmit_ns = 0;
         if dropped {
-            found.messages[message as usize].flags |= flags::REPLY_DROPPED;
+            traffic.messages[message as usize].flags |= flags::REPLY_DROPPED;
         } else {
-            self.queued.sent(key, call.ts, bytes, message, found);
+            self.queued.sent(key, call.ts, bytes, message, traffic);
         }
     }
 
@@ -136,10 +136,10 @@ impl UdpReplies {
     }
 
     /// A datagram was given to the driver outside of the call that sent it; `frame`: what is in it. `false`: none waits that it can be.
-    pub fn left(&mut self, left: Left, frame: Option<UdpFrame>, found: &mut Found) -> bool {
+    pub fn left(&mut self, left: Left, frame: Option<UdpFrame>, traffic: &mut Traffic) -> bool {
         let message = self.by_id(left.key, frame);
         // An id that nobody waits for: not the oldest of its length.
-        (frame.is_none() || message.is_some()) && self.queued.left(left, message, found)
+        (frame.is_none() || message.is_some()) && self.queued.left(left, message, traffic)
     }
 
     /// Whether a datagram that a thread gave to the driver in a send call is one that was sent before: a call that finds the queueing
@@ -150,22 +150,22 @@ impl UdpReplies {
     }
 
     /// A datagram was dropped outside of the call that sent it.
-    pub fn dropped(&mut self, key: FlowKey, ts: u64, bytes: u32, found: &mut Found) {
-        self.queued.dropped(key, ts, bytes, found);
+    pub fn dropped(&mut self, key: FlowKey, ts: u64, bytes: u32, traffic: &mut Traffic) {
+        self.queued.dropped(key, ts, bytes, traffic);
     }
 
     /// Whom the thread owes the oldest reply, or else whom it answered last: a reply may be several datagrams.
-    fn owes(&mut self, place: Place, found: &Found) -> Option<Owed> {
+    fn owes(&mut self, place: Place, traffic: &Traffic) -> Option<Owed> {
         let owed = self.owed.get_mut(&place)?;
-        while owed.len() > 1 && owed.front().is_some_and(|o| found.messages[o.message as usize].send_ns != 0) {
+        while owed.len() > 1 && owed.front().is_some_and(|o| traffic.messages[o.message as usize].send_ns != 0) {
             owed.pop_front();
         }
         owed.front().copied()
     }
 
     /// The recording ended.
-    pub fn end(&mut self, found: &mut Found) {
-        self.flows.values_mut().flatten().for_each(|(_, replies)| replies.end(found));
+    pub fn end(&mut self, traffic: &mut Traffic) {
+        self.flows.values_mut().flatten().for_each(|(_, replies)| replies.end(traffic));
     }
 }
 
@@ -178,27 +178,27 @@ fn of_thread(flow: &mut Vec<(u32, Replies)>, tid: u32) -> &mut Replies {
 }
 
 /// The thread sent another reply after it had received this message: until then it worked for that.
-fn own_since(message: u32, sent: Option<u64>, found: &mut Found) {
-    let recv_ns = found.messages[message as usize].recv_ns;
-    found.extras[message as usize].own_from_ns = sent.filter(|ts| *ts > recv_ns).unwrap_or(0);
+fn own_since(message: u32, sent: Option<u64>, traffic: &mut Traffic) {
+    let recv_ns = traffic.messages[message as usize].recv_ns;
+    traffic.extras[message as usize].own_from_ns = sent.filter(|ts| *ts > recv_ns).unwrap_or(0);
 }
 
 /// A datagram of the message's own reply.
-fn answer(index: u32, call: SendCall, own_from: Option<u64>, found: &mut Found) {
-    let message = &mut found.messages[index as usize];
+fn answer(index: u32, call: SendCall, own_from: Option<u64>, traffic: &mut Traffic) {
+    let message = &mut traffic.messages[index as usize];
     let (xmit_ns, xmit_cpu) = call.inline_xmit.unwrap_or_default();
     if message.send_ns == 0 {
-        let known = call.entered < call.ts && call.entered >= message.recv_ns;
+        let entered_since = call.entered < call.ts && call.entered >= message.recv_ns;
         let latest = if xmit_ns >= message.recv_ns && xmit_ns != 0 { xmit_ns.min(call.ts) } else { call.ts };
-        message.send_ns = if known { call.entered } else { latest };
-        found.extras[index as usize].send_tid = call.tid;
-        own_since(index, own_from, found);
+        message.send_ns = if entered_since { call.entered } else { latest };
+        traffic.extras[index as usize].send_tid = call.tid;
+        own_since(index, own_from, traffic);
     }
-    let message = &mut found.messages[index as usize];
-    found.extras[index as usize].sent_ns = call.ts;
+    let message = &mut traffic.messages[index as usize];
+    traffic.extras[index as usize].sent_ns = call.ts;
     if xmit_ns >= message.send_ns {
         message.xmit_ns = xmit_ns;
-        found.extras[index as usize].xmit_cpu = xmit_cpu;
+        traffic.extras[index as usize].xmit_cpu = xmit_cpu;
     }
 }
 
@@ -210,12 +210,12 @@ mod tests {
 
     const KEY: FlowKey = FlowKey { addrs: 1, ports: 11211 << 16 | 4000, proto: 1 };
 
-    fn found(messages: usize) -> Found {
-        let mut found = Found::default();
+    fn traffic(messages: usize) -> Traffic {
+        let mut traffic = Traffic::default();
         for i in 0..messages as u64 {
-            found.add(Message { recv_ns: 10 * (i + 1), tid: 7, ..Message::default() }, Extra::default());
+            traffic.add(Message { recv_ns: 10 * (i + 1), tid: 7, ..Message::default() }, Extra::default());
         }
-        found
+        traffic
     }
 
     /// A call from this time for 5 ns in which nothing was given to the driver.
@@ -231,66 +231,66 @@ mod tests {
         Some(UdpFrame { id, index, total, class: None })
     }
 
-    fn sent(replies: &mut UdpReplies, entered: u64, turned: u64, found: &mut Found) -> bool {
-        replies.sent((call(entered), turned), (1, 100), (None, false), None, found)
+    fn sent(replies: &mut UdpReplies, entered: u64, turned: u64, traffic: &mut Traffic) -> bool {
+        replies.sent((call(entered), turned), (1, 100), (None, false), None, traffic)
     }
 
-    fn xmits(found: &Found) -> Vec<u64> {
-        found.messages.iter().map(|m| m.xmit_ns).collect()
+    fn xmits(traffic: &Traffic) -> Vec<u64> {
+        traffic.messages.iter().map(|m| m.xmit_ns).collect()
     }
 
     /// From the third on, the datagrams of a reply that all waited in a queueing discipline were sends that nobody had asked for.
     #[test]
     fn a_reply_of_several_datagrams_without_a_packet_in_their_calls_is_one_reply() {
         for id in [None, Some(77)] {
-            let (mut replies, mut found) = (UdpReplies::default(), found(1));
-            replies.received(KEY, 1, 0, id, &mut found);
+            let (mut replies, mut traffic) = (UdpReplies::default(), traffic(1));
+            replies.received(KEY, 1, 0, id, &mut traffic);
             for entered in [20, 30, 40] {
-                assert!(sent(&mut replies, entered, 10, &mut found), "sent at {entered}");
+                assert!(sent(&mut replies, entered, 10, &mut traffic), "sent at {entered}");
             }
             for (at, index) in [(500, 0), (600, 1), (700, 2)] {
                 let frame = id.and_then(|id| frame(id, index, 3));
-                assert!(replies.left(left(at), frame, &mut found));
+                assert!(replies.left(left(at), frame, &mut traffic));
             }
-            assert_eq!((found.messages[0].send_ns, found.messages[0].xmit_ns), (20, 700));
-            assert!(!sent(&mut replies, 800, 750, &mut found), "the thread has waited for work since: nobody asked");
+            assert_eq!((traffic.messages[0].send_ns, traffic.messages[0].xmit_ns), (20, 700));
+            assert!(!sent(&mut replies, 800, 750, &mut traffic), "the thread has waited for work since: nobody asked");
         }
     }
 
     /// With ids, a reply that waited was not followed at all.
     #[test]
     fn the_id_of_a_datagram_that_waited_says_whose_reply_it_is() {
-        let (mut replies, mut found) = (UdpReplies::default(), found(3));
+        let (mut replies, mut traffic) = (UdpReplies::default(), traffic(3));
         for (message, id) in [(0, 5), (1, 6), (2, 7)] {
-            replies.received(KEY, 1, message, Some(id), &mut found);
+            replies.received(KEY, 1, message, Some(id), &mut traffic);
         }
-        assert!((0..3).all(|i| sent(&mut replies, 40 + 10 * i, 30, &mut found)), "by order on the thread");
+        assert!((0..3).all(|i| sent(&mut replies, 40 + 10 * i, 30, &mut traffic)), "by order on the thread");
         // The first was dropped unseen. By order and length alone, this one would have been it.
         assert!(replies.is_older(left(500), frame(6, 0, 1)) && !replies.is_older(left(500), frame(9, 0, 1)));
-        assert!(replies.left(left(500), frame(6, 0, 1), &mut found));
-        assert!(!replies.left(left(550), frame(6, 0, 1), &mut found), "it has left");
-        assert!(replies.left(left(600), frame(7, 0, 1), &mut found));
-        assert_eq!(xmits(&found), [0, 500, 600]);
-        assert_eq!(found.messages.iter().map(|m| m.send_ns).collect::<Vec<_>>(), [40, 50, 60]);
+        assert!(replies.left(left(500), frame(6, 0, 1), &mut traffic));
+        assert!(!replies.left(left(550), frame(6, 0, 1), &mut traffic), "it has left");
+        assert!(replies.left(left(600), frame(7, 0, 1), &mut traffic));
+        assert_eq!(xmits(&traffic), [0, 500, 600]);
+        assert_eq!(traffic.messages.iter().map(|m| m.send_ns).collect::<Vec<_>>(), [40, 50, 60]);
     }
 
     #[test]
     fn a_reply_of_which_one_datagram_is_dropped_is_no_whole_reply() {
         for id in [None, Some(77)] {
-            let (mut replies, mut found) = (UdpReplies::default(), found(1));
-            replies.received(KEY, 1, 0, id, &mut found);
+            let (mut replies, mut traffic) = (UdpReplies::default(), traffic(1));
+            replies.received(KEY, 1, 0, id, &mut traffic);
             let inline = SendCall { inline_xmit: Some((23, 0)), ..call(20) };
             assert!(replies.sent(
                 (inline, 10),
                 (1, 100),
                 (Some(KEY), false),
                 id.and_then(|id| frame(id, 0, 2)),
-                &mut found
+                &mut traffic
             ));
-            assert_eq!((found.messages[0].xmit_ns, found.messages[0].flags & flags::REPLY_DROPPED), (23, 0));
-            assert!(replies.sent((call(30), 10), (1, 100), (Some(KEY), true), None, &mut found));
+            assert_eq!((traffic.messages[0].xmit_ns, traffic.messages[0].flags & flags::REPLY_DROPPED), (23, 0));
+            assert!(replies.sent((call(30), 10), (1, 100), (Some(KEY), true), None, &mut traffic));
             let dropped = flags::REPLY_DROPPED;
-            assert_eq!((found.messages[0].xmit_ns, found.messages[0].flags & dropped), (0, dropped));
+            assert_eq!((traffic.messages[0].xmit_ns, traffic.messages[0].flags & dropped), (0, dropped));
         }
     }
 }

@@ -43,10 +43,10 @@ impl Legs {
 
     /// The same, with a number of messages that are worked on at a time.
     pub fn in_chunks(scan: &Scan, wanted: Option<&[bool]>, owners: &mut Owners, chunk: usize) -> Legs {
-        let mut all = Legs::none();
-        all.offsets.iter_mut().for_each(|offsets| offsets.reserve(scan.messages.len()));
+        let mut legs = Legs::none();
+        legs.offsets.iter_mut().for_each(|offsets| offsets.reserve(scan.messages.len()));
         let divided = wanted.map_or(scan.messages.len(), |wanted| wanted.iter().filter(|is| **is).count());
-        all.parts.iter_mut().for_each(|parts| parts.reserve(divided * 6));
+        legs.parts.iter_mut().for_each(|parts| parts.reserve(divided * 6));
         let several = chunk * TOGETHER;
         // Not all messages at once, because their parts would be in memory twice.
         let at_once = several * rayon::current_num_threads();
@@ -58,10 +58,10 @@ impl Legs {
         let mut done = batches.next().map(parts_of);
         while let Some(before) = done {
             let next = batches.next();
-            let append = || before.into_iter().for_each(|(legs, met)| all.append(&legs, &owners.adopt(met)));
+            let append = || before.into_iter().for_each(|(chunk, met)| legs.append(&chunk, &owners.adopt(met)));
             (done, ()) = rayon::join(|| next.map(parts_of), append);
         }
-        all
+        legs
     }
 
     /// The partition of some messages that follow one another, with owners of their own. These are in the order in which the chunks
@@ -73,8 +73,8 @@ impl Legs {
         chunk: usize,
     ) -> (Legs, Owners) {
         let (mut legs, mut owners) = (Legs::none(), Owners::default());
-        for of in messages.chunks(chunk).zip(extras.chunks(chunk)) {
-            legs.add_chunk(scan, wanted, &mut owners, of);
+        for part in messages.chunks(chunk).zip(extras.chunks(chunk)) {
+            legs.add_chunk(scan, wanted, &mut owners, part);
         }
         (legs, owners)
     }
@@ -90,10 +90,10 @@ impl Legs {
         let divided = messages.iter().filter(|m| is_wanted(m));
         let legs = divided.flat_map(|m| LEGS.into_iter().filter_map(|leg| m.ends(leg)));
         let mut partition = Partition::within(united(legs.filter(|(from, to)| to - from > LONG_NS).collect()));
-        for of in messages.iter().zip(extras) {
+        for message_and_extra in messages.iter().zip(extras) {
             for (l, leg) in LEGS.into_iter().enumerate() {
-                if is_wanted(of.0) {
-                    partition.leg(scan.sources(), owners, of, leg, &mut self.parts[l]);
+                if is_wanted(message_and_extra.0) {
+                    partition.leg(scan.sources(), owners, message_and_extra, leg, &mut self.parts[l]);
                 }
                 self.offsets[l].push(self.parts[l].len() as u32);
             }

@@ -17,20 +17,20 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
         let in_line = |from: u64| {
             (from..sent).contains(&call.freed) && (sent - call.freed) * HANDED_OVER <= sent - from && call.turn != 0
         };
-        let first = out.partition_point(|wait| wait.seen.1 <= sent);
-        if let Some(before) = out[..first].last_mut().filter(|before| in_line(before.seen.1)) {
+        let first = out.partition_point(|wait| wait.looks_ns.1 <= sent);
+        if let Some(before) = out[..first].last_mut().filter(|before| in_line(before.looks_ns.1)) {
             before.to = before.to.max(call.freed);
         }
         let upto = out[..first].last().map_or(0, |before| before.to);
-        let Some(wait) = out.get_mut(first).filter(|wait| sent < wait.seen.0) else { continue };
-        if wait.seen.1 <= call.to {
-            wait.to = wait.to.min(call.to.max(wait.seen.1));
+        let Some(wait) = out.get_mut(first).filter(|wait| sent < wait.looks_ns.0) else { continue };
+        if wait.looks_ns.1 <= call.to {
+            wait.to = wait.to.min(call.to.max(wait.looks_ns.1));
         }
         let from = wait.from.max(upto);
         wait.from = wait.from.max(sent);
         if from < sent {
             let waited =
-                Parked { from, to: sent, stack: None, seen: (from, from), ended: None, turn: 0, for_others: false };
+                Parked { from, to: sent, stack: None, looks_ns: (from, from), ended: None, turn: 0, for_others: false };
             let waited = match in_line(from) {
                 true => Parked { to: call.freed, turn: call.turn, ..waited },
                 false => waited,

@@ -17,7 +17,7 @@ pub struct Owners {
     list: Vec<Owner>,
     who: Vec<Who>,
     ids: FxHashMap<(Owner, Who), OwnerId>,
-    /// By node and [`Seen`]; `NO_OWNER` where there is none yet.
+    /// By node and [`View`]; `NO_OWNER` where there is none yet.
     by_node: Vec<[OwnerId; 6]>,
     /// By sleep and who ended it.
     blocked: FxHashMap<(Sleep, Option<Frame>), OwnerId>,
@@ -35,7 +35,7 @@ const NO_OWNER: OwnerId = OwnerId::MAX;
 
 /// How a message sees a node of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Seen {
+pub(super) enum View {
     /// The message's thread, working for it.
     Own,
     /// The same, between two send calls of its reply.
@@ -68,9 +68,9 @@ impl Owners {
         id
     }
 
-    pub(super) fn of_node(&mut self, activity: &Activity, node: NodeId, seen: Seen) -> OwnerId {
+    pub(super) fn of_node(&mut self, activity: &Activity, node: NodeId, view: View) -> OwnerId {
         match self.by_node.get(node as usize) {
-            Some(ids) if ids[seen as usize] != NO_OWNER => return ids[seen as usize],
+            Some(ids) if ids[view as usize] != NO_OWNER => return ids[view as usize],
             Some(_) => {}
             None => self.by_node.resize(activity.tree.len(), [NO_OWNER; 6]),
         }
@@ -79,31 +79,31 @@ impl Owners {
         let mut frames = activity.tree.frames(node);
         // The scheduler does not idle a core that has a runnable task: the core was idle as long as that task waited, however it
         // became so.
-        if seen == Seen::WakePending {
+        if view == View::WakePending {
             frames.retain(|f| *f != Frame::Unseen);
         }
-        let context = match seen {
+        let context = match view {
             _ if frames.contains(&Frame::Unseen) => Context::Unknown,
-            Seen::Own | Seen::BetweenSends => Context::Own,
-            Seen::Ahead => Context::Ahead,
+            View::Own | View::BetweenSends => Context::Own,
+            View::Ahead => Context::Ahead,
             _ if tid == 0 => Context::Idle,
             _ if names.is_target(tid) => Context::Sibling { comm: names.comm(tid) },
             _ => Context::Foreign { comm: names.comm(tid), kernel: names.is_kernel(tid) },
         };
-        if seen == Seen::BetweenSends {
+        if view == View::BetweenSends {
             frames.insert(0, Frame::BetweenSends);
         }
-        if seen == Seen::Serving && matches!(context, Context::Sibling { .. }) {
+        if view == View::Serving && matches!(context, Context::Sibling { .. }) {
             frames.insert(0, Frame::Serving);
         }
-        let told = |f: &Frame| f.is_interrupt(Interrupt::Packet) || *f == Frame::Stolen;
-        if seen == Seen::WakePending && tid == 0 && !frames.iter().any(told) {
+        let owned_elsewhere = |f: &Frame| f.is_interrupt(Interrupt::Packet) || *f == Frame::Stolen;
+        if view == View::WakePending && tid == 0 && !frames.iter().any(owned_elsewhere) {
             frames.push(Frame::WakePending);
         }
         let is_task = matches!(context, Context::Sibling { .. } | Context::Foreign { .. });
         let who = if is_task { names.who(tid) } else { Who::default() };
         let id = self.intern_task(Owner { context, frames }, who);
-        self.by_node[node as usize][seen as usize] = id;
+        self.by_node[node as usize][view as usize] = id;
         id
     }
 

@@ -150,7 +150,7 @@ pub struct Focus {
     /// Ends of sleeps are looked up to this time, beyond the piece itself.
     pub(super) until: u64,
     /// What is known of the message there, whichever thread is followed.
-    pub(super) of: OfMessage,
+    pub(super) of_message: OfMessage,
     /// Why another thread than the message's own is followed.
     pub(super) followed: Followed,
 }
@@ -219,7 +219,7 @@ pub struct Followed {
 
 impl Focus {
     pub(super) fn new(tid: u32, own_from: u64) -> Focus {
-        Focus { tid, own_from, until: 0, of: OfMessage::ANY, followed: Followed::default() }
+        Focus { tid, own_from, until: 0, of_message: OfMessage::ANY, followed: Followed::default() }
     }
 
     /// Whether a thread that slept so stood in line for the lock because of which it is followed.
@@ -259,8 +259,8 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
             let handed = Some((m.handoff_cpu, handoff));
             let own_from = if uncommon.began_ns == 0 { m.recv_enter_ns } else { uncommon.began_ns };
             let needs_until = if extra.send_tid == m.tid { m.send_ns } else { 0 };
-            let of = OfMessage { message: m.id, handoff: handed, setup, needs_until, ..OfMessage::ANY };
-            let focus = Focus { of, ..Focus::new(m.tid, own_from) };
+            let of_message = OfMessage { message: m.id, handoff: handed, setup, needs_until, ..OfMessage::ANY };
+            let focus = Focus { of_message, ..Focus::new(m.tid, own_from) };
             let given = if setup { given(sources.activity, m.tid, handoff, own_from.min(to)) } else { None };
             if let Some((from, giver)) = given {
                 // Until then the accepting thread had the connection, whatever the receiving one did.
@@ -274,7 +274,7 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
             }
         }
         Leg::Service => {
-            let of = OfMessage {
+            let of_message = OfMessage {
                 message: m.id,
                 mine: [(m.tid, m.recv_enter_ns), (0, 0)],
                 needs_until: to,
@@ -283,7 +283,7 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
                 ..OfMessage::ANY
             };
             let own_from = extra.own_from_ns.max(from);
-            let mut focus = Focus { until: to, of, ..Focus::new(extra.send_tid, own_from) };
+            let mut focus = Focus { until: to, of_message, ..Focus::new(extra.send_tid, own_from) };
             let mut at = from;
             let mut task = Task::of(sources, m, extra);
             for call in sources.activity.peers.calls(m.id) {
@@ -294,9 +294,9 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
                 out.push(Piece::Answer { frame, place, from: begin, to: end });
                 at = end;
                 // The answer has arrived; what the thread that receives it does for others until then is `ahead`.
-                focus.of.mine[1] = (call.tid, call.received);
+                focus.of_message.mine[1] = (call.tid, call.received);
                 if call.tid == focus.tid {
-                    focus.of.answered = call.received.min(to);
+                    focus.of_message.answered = call.received.min(to);
                 }
             }
             task.pieces(sources, m, (at, to), focus, out);
@@ -306,7 +306,7 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
             let to = m.xmit_ns.clamp(from, to);
             let called = extra.sent_ns.clamp(from, to);
             let focus = Focus::new(extra.send_tid, from);
-            let between = Focus { of: OfMessage { between_sends: true, ..focus.of }, ..focus };
+            let between = Focus { of_message: OfMessage { between_sends: true, ..focus.of_message }, ..focus };
             let gaps = sources.handling.between_sends.get(&m.flow).map_or(&[][..], Vec::as_slice);
             let mut at = from;
             for &(ended, entered) in &gaps[gaps.partition_point(|gap| gap.0 < from)..] {
@@ -345,10 +345,10 @@ impl Task {
             return Task::Spells(spells);
         }
         let of_loop = sources.handling.routines.is_of_loop(m);
-        let of = sources.handling.routines.parked(m, extra, &sources.activity.threads);
+        let waits = sources.handling.routines.parked(m, extra, &sources.activity.threads);
         // Tasks of a loop ask themselves, or have others ask that have waits of their own.
-        let of = if of_loop { of } else { beside_calls(of, sources.activity.peers.calls(m.id)) };
-        Task::Waits(Waits { of, next: 0, of_loop })
+        let waits = if of_loop { waits } else { beside_calls(waits, sources.activity.peers.calls(m.id)) };
+        Task::Waits(Waits { waits, next: 0, of_loop })
     }
 
     /// A part of the service that is no wait for another server.
@@ -371,9 +371,9 @@ impl Task {
                     out.push(Piece::Parked { stack, for_others: false, ended, meanwhile, from, to });
                 }
                 What::Runs { tid, own_from } => {
-                    let answerer = focus.of.answerer.filter(|_| tid == focus.tid);
-                    let of = OfMessage { answerer, ..focus.of };
-                    thread_pieces(sources.activity, from, to, Focus { tid, own_from, of, ..focus }, out);
+                    let answerer = focus.of_message.answerer.filter(|_| tid == focus.tid);
+                    let of_message = OfMessage { answerer, ..focus.of_message };
+                    thread_pieces(sources.activity, from, to, Focus { tid, own_from, of_message, ..focus }, out);
                 }
             }
         }
@@ -382,7 +382,7 @@ impl Task {
 
 /// The waits of a message's task.
 struct Waits {
-    of: Vec<Parked>,
+    waits: Vec<Parked>,
     /// The first that was not passed.
     next: usize,
     /// The task is of a loop, whose thread runs others when this one does not wait.
@@ -401,7 +401,7 @@ impl Waits {
         out: &mut Vec<Piece>,
     ) {
         let mut at = from;
-        while let Some(wait) = self.of.get(self.next).filter(|wait| wait.from < to) {
+        while let Some(wait) = self.waits.get(self.next).filter(|wait| wait.from < to) {
             let (begin, end) = (wait.from.max(at), wait.to.min(to));
             if begin < end {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
@@ -444,7 +444,7 @@ impl Waits {
 
     /// A part in which the task did not wait. Which goroutine a thread ran is known from its waits; of a loop the turns tell.
     fn at_work(&self, sources: Sources<'_>, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
-        match self.of.is_empty() || self.of_loop {
+        match self.waits.is_empty() || self.of_loop {
             true => turn_pieces(sources, m, (from, to), focus, out),
             false => thread_pieces(sources.activity, from, to, Focus { own_from: from, ..focus }, out),
         }
@@ -476,10 +476,10 @@ fn arrives_until(uncommon: &Uncommon, from: u64, to: u64) -> u64 {
 /// What a reply waited for from the end of its send call until its last byte was given to the driver: the repair of a loss or
 /// its turn in the socket, then the queueing discipline. A dropped packet waits to be sent again.
 fn waits((extra, uncommon): (&Extra, &Uncommon), reason: u32, (from, to): (u64, u64), out: &mut Vec<Piece>) {
-    let known = extra.queued_ns != 0;
-    let queued = if known { extra.queued_ns.clamp(from, to) } else { to };
+    let was_queued = extra.queued_ns != 0;
+    let queued = if was_queued { extra.queued_ns.clamp(from, to) } else { to };
     let dropped = if uncommon.dropped_ns != 0 { uncommon.dropped_ns.clamp(from, queued) } else { queued };
-    let socket = match (uncommon.repairing, known) {
+    let socket = match (uncommon.repairing, was_queued) {
         (true, _) => Frame::TxRecovery,
         (false, true) => Frame::TxSocket,
         (false, false) => Frame::TxQueued,
@@ -549,7 +549,7 @@ fn thread_pieces(activity: &Activity, from: u64, to: u64, focus: Focus, out: &mu
         // The sleep at a time, if the thread sleeps then. A sleep is walked whole, because its end determines what it was.
         let sleep = |ts| thread.at(ts).filter(|&i| matches!(thread.intervals[i].state, State::Sleeping { .. }));
         // A sleep that the hand-off's softirq ends is receive processing, so that softirq must be over.
-        let handed = focus.of.handoff.map_or(from, |(cpu, ts)| interrupt_end(activity, cpu, ts, to).max(from));
+        let handed = focus.of_message.handoff.map_or(from, |(cpu, ts)| interrupt_end(activity, cpu, ts, to).max(from));
         let busy = sleep(handed).map_or(handed, |i| thread.intervals.get(i + 1).map_or(to, |s| s.from));
         let turns = sleep(mine).map_or(mine, |i| thread.intervals[i].from);
         if busy < turns {
@@ -583,7 +583,7 @@ fn core_of_holder(
     let first = (0..runs).rev().take_while(is_runnable).last()?;
     let begin = thread.intervals[first].from.max(from);
     let end = thread.intervals[runs].from.min(turns);
-    (begin < end && holder::of_next_sleep(activity, focus.tid, first, focus.of.needs_until).is_some())
+    (begin < end && holder::of_next_sleep(activity, focus.tid, first, focus.of_message.needs_until).is_some())
         .then_some((begin, end))
 }
 

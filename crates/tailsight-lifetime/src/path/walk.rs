@@ -3,7 +3,7 @@
 //! In: [`Piece`]s, and the timelines of cores and threads. Out: [`Step`]s in order, without gap or overlap, each with its owner.
 
 use super::holder::{self, Held};
-use super::owners::{Owners, Seen};
+use super::owners::{Owners, View};
 use super::pieces::{Focus, Followed, Piece};
 use super::rules::{self, Case, LOCK_DEPTH, Verdict, WAKER_DEPTH, serves};
 use crate::model::{Frame, OwnerId, PathSpan, Role, Rule};
@@ -134,59 +134,60 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             let mut hooks_ns = hooks.saturating_sub(at) as u16;
             at = at.max(hooks);
             let begins = segment.begins || at == from;
-            let seen = match focus {
-                None if segment.serving => Seen::Serving,
-                None => Seen::Other,
+            let view = match focus {
+                None if segment.serving => View::Serving,
+                None => View::Other,
                 Some((f, waits)) => {
                     if activity.tree.task_of(segment.node) == f.tid {
                         // The work for other messages may end inside a segment.
                         // A thread that passes the message on serves others before that.
-                        let others = f.followed.is_other && f.of.handoff.is_none() && f.followed.because.is_none();
+                        let others =
+                            f.followed.is_other && f.of_message.handoff.is_none() && f.followed.because.is_none();
                         // The messages of a batch share a busy period, but until the previous reply the thread works for others.
-                        let border = f.own_from.max(f.of.answered);
+                        let border = f.own_from.max(f.of_message.answered);
                         let late = at < f.own_from || (at < border || others) && serves(activity, f, f.tid, at);
                         let ahead = segment.serving && late;
                         if ahead && !others && border < end {
-                            let owner = self.owners.of_node(activity, segment.node, Seen::Ahead);
+                            let owner = self.owners.of_node(activity, segment.node, View::Ahead);
                             let span =
                                 PathSpan { from_ns: at, to_ns: border, cpu: Some(cpu), role, owner, begins, rule };
                             (self.each)(Step { span, hooks_ns: std::mem::take(&mut hooks_ns) });
                             at = border;
                         }
                         match ahead && (others || at < border) {
-                            true => Seen::Ahead,
-                            false if f.of.between_sends => Seen::BetweenSends,
-                            false => Seen::Own,
+                            true => View::Ahead,
+                            false if f.of_message.between_sends => View::BetweenSends,
+                            false => View::Own,
                         }
                     } else if segment.serving {
                         let tid = activity.tree.task_of(segment.node);
-                        if serves(activity, f, tid, at) { Seen::Serving } else { Seen::Own }
+                        if serves(activity, f, tid, at) { View::Serving } else { View::Own }
                     } else if waits != Waits::No {
-                        Seen::WakePending
+                        View::WakePending
                     } else {
-                        Seen::Other
+                        View::Other
                     }
                 }
             };
             let owner = match focus {
                 Some((f @ Focus { followed: Followed { because: Some(because), .. }, tid, .. }, _))
-                    if seen == Seen::Own && activity.tree.task_of(segment.node) == *tid =>
+                    if view == View::Own && activity.tree.task_of(segment.node) == *tid =>
                 {
                     let serves = segment.serving && serves(activity, f, *tid, at);
                     if segment.serving && !serves {
-                        self.owners.of_node(activity, segment.node, Seen::Own)
+                        self.owners.of_node(activity, segment.node, View::Own)
                     } else {
                         self.owners.waited(activity, segment.node, (*because, serves))
                     }
                 }
                 Some((_, Waits::ForCore(Some(held))))
-                    if seen == Seen::WakePending
+                    if view == View::WakePending
                         && held.since <= at
                         && activity.tree.task_of(segment.node) == held.tid =>
                 {
                     self.owners.waited(activity, segment.node, (held.because, false))
                 }
-                _ => self.owners.of_node(activity, segment.node, seen),
+                _ => self.owners.of_node(activity, segment.node, view),
             };
             let span = PathSpan { from_ns: at, to_ns: end, cpu: Some(cpu), role, owner, begins, rule };
             (self.each)(Step { span, hooks_ns });
@@ -218,7 +219,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 // The time before a thread was created belongs to the thread that created it.
                 match intervals.first().and_then(|s| s.waker).filter(|w| w.tid != tid && depth < WAKER_DEPTH) {
                     Some(maker) if self.activity.threads.get(maker.tid).is_some() => {
-                        let setup = focus.of.setup.then_some(Frame::ConnectionSetup);
+                        let setup = focus.of_message.setup.then_some(Frame::ConnectionSetup);
                         let because = focus.followed.because.or(setup);
                         let focus = Focus { followed: Followed { because, ..focus.followed }, ..focus };
                         self.thread(maker.tid, from, begin, focus, depth + 1);
@@ -245,8 +246,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                     self.emit((at, end), None, role, owner, focus.followed.rule);
                 }
                 State::Runnable { cpu, .. } => {
-                    let asks = depth == 0 && focus.followed.because.is_none() && end <= focus.of.needs_until;
-                    let held = if asks { holder::of_next_sleep(activity, tid, i, focus.of.needs_until) } else { None };
+                    let asks = depth == 0 && focus.followed.because.is_none() && end <= focus.of_message.needs_until;
+                    let held =
+                        if asks { holder::of_next_sleep(activity, tid, i, focus.of_message.needs_until) } else { None };
                     self.core(cpu, (at, end), role, Some((&focus, Waits::ForCore(held))), focus.followed.rule);
                 }
                 State::Sleeping { .. } => {

@@ -34,8 +34,8 @@ impl Connections {
     /// A receive call on a TCP connection returned data at `ts`.
     pub(super) fn received(&mut self, tid: u32, key: FlowKey, ts: u64) {
         let mut before = None;
-        let of = self.first.entry(key).and_modify(|of| before = Some(*of)).or_insert((ts, tid));
-        of.1 = tid;
+        let receiver = self.first.entry(key).and_modify(|receiver| before = Some(*receiver)).or_insert((ts, tid));
+        receiver.1 = tid;
         let thread = self.threads.entry(tid).or_insert(Thread { key, since: ts, waited: 0, elsewhere: 0 });
         if thread.key != key {
             *thread = Thread { key, since: ts, ..*thread };

@@ -15,7 +15,7 @@ use crate::messages::multiplexed::{Multiplexed, carriers};
 use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
 use crate::messages::turns::Turns;
-use crate::messages::{Extra, Found, overtaken, udp_order};
+use crate::messages::{Extra, Traffic, overtaken, udp_order};
 use crate::model::{Flow, Incomplete, Message, Sent, SentKind, Without, flags};
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::cores::Core;
@@ -28,17 +28,18 @@ impl Scanner<'_> {
         let multiplexed = self.unpair();
         let is_udp = |flow: u32| self.flows[flow as usize].key.is_udp();
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
-        udp_order::put_right(&mut self.found, self.peers.answered(), is_udp, sleeps);
-        let unstamped = self.nic.judge(&mut self.found.messages);
-        let mut busy_periods = self.busy_periods.finish(end_ns, &self.found.messages, &mut self.found.extras);
-        let (all, extras) = (&mut self.found.messages, &mut self.found.extras);
-        let sent = self.found.sent.iter_mut().map(|(_, m, extra)| (m, extra));
-        let all = all.iter_mut().zip(extras).chain(sent);
-        let outgoing = self.outgoing.finish(&self.flows, all, &mut self.found.uncommon);
+        udp_order::put_right(&mut self.traffic, self.peers.answered(), is_udp, sleeps);
+        let unstamped = self.nic.judge(&mut self.traffic.messages);
+        let mut busy_periods = self.busy_periods.finish(end_ns, &self.traffic.messages, &mut self.traffic.extras);
+        let (every_message, extras) = (&mut self.traffic.messages, &mut self.traffic.extras);
+        let sent = self.traffic.sent.iter_mut().map(|(_, m, extra)| (m, extra));
+        let every_message = every_message.iter_mut().zip(extras).chain(sent);
+        let outgoing = self.outgoing.finish(&self.flows, every_message, &mut self.traffic.uncommon);
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
 
-        let Found { messages, extras, uncommon, mut incomplete, classes, framing, sent, between_sends } = self.found;
+        let Traffic { messages, extras, uncommon, mut incomplete, classes, framing, sent, between_sends } =
+            self.traffic;
         let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
@@ -100,7 +101,7 @@ impl Scanner<'_> {
     fn unpair(&mut self) -> Multiplexed {
         let segments = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments)));
         let carriers = carriers(&self.flows, segments);
-        Multiplexed::unpair(&mut self.found, &self.flows, &carriers)
+        Multiplexed::unpair(&mut self.traffic, &self.flows, &carriers)
     }
 
     /// Ends what is still open: packets, connections, datagrams.
@@ -117,12 +118,12 @@ impl Scanner<'_> {
             if !flow.receiver.was_read() && others.contains(&(key.addrs, key.ports)) {
                 continue;
             }
-            flow.end(Incomplete::RecordingEnded, &mut self.found);
+            flow.end(Incomplete::RecordingEnded, &mut self.traffic);
         }
-        self.udp_replies.end(&mut self.found);
-        self.datagrams.end(&mut self.found);
+        self.udp_replies.end(&mut self.traffic);
+        self.datagrams.end(&mut self.traffic);
         // Before their stamps, which are those of a reply's last byte.
-        std::mem::take(&mut self.later).finish(&self.flows, &mut self.found);
+        std::mem::take(&mut self.later).finish(&self.flows, &mut self.traffic);
         self.stamp_replies();
     }
 }
@@ -171,14 +172,14 @@ fn in_order_of_sending(
         let calls = answers.get(&flows[flow as usize].key)?;
         calls[..calls.partition_point(|(sent, _)| *sent <= sent_ns)].last().map(|(_, ready)| *ready)
     };
-    let of = |(kind, m, extra): (SentKind, Message, Extra)| {
+    let row_and_extra = |(kind, m, extra): (SentKind, Message, Extra)| {
         let Message { flow, bytes, tid, send_ns, xmit_ns, .. } = m;
         let sent_ns = extra.sent_ns;
         let answered_ns = if kind == SentKind::Request { answered(flow, sent_ns).unwrap_or(0) } else { 0 };
         (Sent { kind, flow, bytes, tid, send_ns, sent_ns, xmit_ns, answered_ns }, extra)
     };
     // Without the calls that turned out to be replies.
-    let mut sent: Vec<(Sent, Extra)> = sent.into_iter().filter(|(_, m, _)| m.send_ns != 0).map(of).collect();
+    let mut sent: Vec<(Sent, Extra)> = sent.into_iter().filter(|(_, m, _)| m.send_ns != 0).map(row_and_extra).collect();
     sent.sort_by_key(|(s, _)| s.send_ns);
     sent
 }

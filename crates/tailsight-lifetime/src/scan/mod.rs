@@ -35,7 +35,7 @@ use crate::messages::routines::Routines;
 use crate::messages::task_runs::TaskRuns;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
-use crate::messages::{Extra, Found};
+use crate::messages::{Extra, Traffic};
 use crate::model::{Flow, Incomplete, Message, Sent};
 use crate::timelines::busy_periods::BusyPeriods;
 use crate::timelines::cores::Core;
@@ -110,7 +110,7 @@ struct Doing {
 struct Turn {
     at: u64,
     /// Of which connection it received; none: it waited.
-    of: Option<FlowKey>,
+    flow: Option<FlowKey>,
 }
 
 struct Scanner<'a> {
@@ -134,7 +134,7 @@ struct Scanner<'a> {
     captures: Option<(Protocol, Box<Captures>)>,
     flow_index: FxHashMap<FlowKey, u32>,
     flows: Vec<Flow>,
-    found: Found,
+    traffic: Traffic,
     /// By thread.
     doing: FxHashMap<u32, Doing>,
     /// Connections that the target opened to other servers, and its calls on them.
@@ -187,7 +187,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         captures: facts.protocol.map(|(protocol, bytes)| (protocol, Box::new(Captures::new(cores, bytes)))),
         flow_index: FxHashMap::default(),
         flows: Vec::new(),
-        found: Found::with_room((events / EVENTS_OF_A_MESSAGE).min(MOST_ROOM)),
+        traffic: Traffic::with_room((events / EVENTS_OF_A_MESSAGE).min(MOST_ROOM)),
         doing: FxHashMap::default(),
         clients: FxHashMap::default(),
         outgoing: Outgoing::default(),
@@ -235,7 +235,7 @@ impl Scanner<'_> {
             }
             Kind::Handoff => self.handoff(cpu, event),
             Kind::SkbDrop if event.aux & flow_flags::OUT != 0 => self.dropped_out(cpu, event),
-            Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.found),
+            Kind::SkbDrop if event.aux & flow_flags::UDP != 0 => self.datagrams.dropped(event, cpu, &mut self.traffic),
             Kind::SkbDrop => {
                 if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
                     flow.receiver.dropped(event);

@@ -57,7 +57,7 @@ impl Scanner<'_> {
             _ => 0,
         };
         if event.aux & flow_flags::UDP != 0 {
-            self.datagrams.stack(event, cpu, &mut self.found);
+            self.datagrams.stack(event, cpu, &mut self.traffic);
             if capture != 0 {
                 self.datagrams.captured(event, cpu, capture);
             }
@@ -65,7 +65,7 @@ impl Scanner<'_> {
             let flow = self.tcp.entry(FlowKey::of(event)).or_default();
             if event.aux & flow_flags::SYN != 0 {
                 self.connections.opened(FlowKey::of(event));
-                flow.opened(packet.sequence, &mut self.found);
+                flow.opened(packet.sequence, &mut self.traffic);
             }
             if packet.bytes > 0 {
                 flow.segments.take(event);
@@ -77,7 +77,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn handoff(&mut self, cpu: u16, event: &Event) {
         if event.aux & flow_flags::UDP != 0 {
-            self.datagrams.handoff(event, cpu, &mut self.found);
+            self.datagrams.handoff(event, cpu, &mut self.traffic);
         } else if let Some(flow) = self.tcp.get_mut(&FlowKey::of(event)) {
             flow.receiver.handoff(event, cpu);
         }
@@ -102,42 +102,42 @@ impl Scanner<'_> {
             let mut index = |key| index_of(flow_index, flows, key);
             self.connections.received_datagram(tid);
             let cookie = fields::Recv::of(event).cookie;
-            let range = self.datagrams.recv(event, call, &mut index, &mut self.found);
+            let range = self.datagrams.recv(event, call, &mut index, &mut self.traffic);
             for message in range.clone() {
                 let id = self.datagram_class(message);
-                let key = self.flows[self.found.messages[message as usize].flow as usize].key;
-                self.udp_replies.received(key, cookie, message, id, &mut self.found);
+                let key = self.flows[self.traffic.messages[message as usize].flow as usize].key;
+                self.udp_replies.received(key, cookie, message, id, &mut self.traffic);
             }
             range
         } else {
             let flow = self.tcp.entry(key).or_default();
             let index = *flow.index.get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
             let range = match &self.captures {
-                None => flow.receiver.recv(event, call, index, &mut self.found),
+                None => flow.receiver.recv(event, call, index, &mut self.traffic),
                 Some((protocol, captures)) => {
                     let from_start = flow.new && flow.opened.map(|seq| seq.wrapping_add(1)) == flow.receiver.next();
                     let framed = flow
                         .framed
                         .get_or_insert_with(|| Box::new(Framed::new(*protocol, index, flow.new, from_start)));
-                    framed.recv(event, call, &mut flow.receiver, captures, &mut self.found)
+                    framed.recv(event, call, &mut flow.receiver, captures, &mut self.traffic)
                 }
             };
             // Half a message is none yet.
             let taken = flow.framed.is_some() || !range.is_empty();
             if (taken && std::mem::take(&mut flow.new))
                 && flow.framed.is_none()
-                && let Some(first) = self.found.messages.get_mut(range.start as usize)
+                && let Some(first) = self.traffic.messages.get_mut(range.start as usize)
             {
                 first.flags |= flags::FIRST;
             }
             if flow.framed.is_none() && !range.is_empty() {
-                flow.settle(&mut self.found);
-                if let Some(before) = flow.replies.unanswered_by(tid, &self.found)
+                flow.settle(&mut self.traffic);
+                if let Some(before) = flow.replies.unanswered_by(tid, &self.traffic)
                     && self.connections.owes_nothing(tid, key, before)
                 {
                     flow.replies.owes_none();
                 }
-                flow.received(range.clone(), &mut self.found);
+                flow.received(range.clone(), &mut self.traffic);
             }
             self.connections.received(tid, key, event.ts);
             range
@@ -150,7 +150,7 @@ impl Scanner<'_> {
         }
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
-            self.doing.entry(tid).or_default().turned = Turn { at: event.ts, of: Some(key) };
+            self.doing.entry(tid).or_default().turned = Turn { at: event.ts, flow: Some(key) };
             self.busy_periods.received(tid, entered);
         }
     }
@@ -171,8 +171,8 @@ impl Scanner<'_> {
     /// The class of a datagram that was received just now, and the id that its reply will carry.
     fn datagram_class(&mut self, message: u32) -> Option<u16> {
         let (protocol, captures) = self.captures.as_ref()?;
-        let found = &mut self.found;
-        let m = &mut found.messages[message as usize];
+        let traffic = &mut self.traffic;
+        let m = &mut traffic.messages[message as usize];
         let frame = match protocol {
             Protocol::Memcached => {
                 memcached_datagram(captures.from(self.datagrams.received, 0), u64::from(m.bytes), true)
@@ -181,9 +181,9 @@ impl Scanner<'_> {
         };
         let class: Option<Class> = frame.and_then(|f| f.class);
         match class {
-            Some(class) => m.class = found.classes.of(*protocol, &class),
+            Some(class) => m.class = traffic.classes.of(*protocol, &class),
             None => {
-                m.class = found.classes.unframed();
+                m.class = traffic.classes.unframed();
                 m.flags |= flags::UNFRAMED;
             }
         }
@@ -208,7 +208,7 @@ impl Scanner<'_> {
             let facts = self.facts;
             let functions = || facts.symbols.get(facts.names.stack(stack) as usize).map(String::as_str);
             match self.busy_periods.slept(tid, nr - 1, ts, (stack, functions)) {
-                Wait::Work => self.doing.entry(tid).or_default().turned = Turn { at: ts, of: None },
+                Wait::Work => self.doing.entry(tid).or_default().turned = Turn { at: ts, flow: None },
                 Wait::Data => self.connections.waits(tid, ts),
                 Wait::Other => {}
             }

@@ -34,9 +34,9 @@ impl Scanner<'_> {
         let Some((_, captures)) = &mut self.captures else { return };
         if let Some(framed) = self.tcp.get_mut(&packet.key).and_then(|f| f.framed.as_mut()) {
             while let Some((older, cpu)) = captures.close_older(packet) {
-                framed.xmit(&older, cpu, captures.from(older.id, older.seq), &mut self.found);
+                framed.xmit(&older, cpu, captures.from(older.id, older.seq), &mut self.traffic);
             }
-            framed.xmit(packet, cpu, captures.from(packet.id, packet.seq), &mut self.found);
+            framed.xmit(packet, cpu, captures.from(packet.id, packet.seq), &mut self.traffic);
         }
     }
 
@@ -66,8 +66,8 @@ impl Scanner<'_> {
         self.outgoing.sent(key, event);
         if asks {
             let routine =
-                self.routines.sends_for(tid, event.ts, |task| self.peers.has_open(task, &self.found.messages));
-            self.peers.sent(event, (queued_key, routine), &self.facts.sockets, &self.found.messages);
+                self.routines.sends_for(tid, event.ts, |task| self.peers.has_open(task, &self.traffic.messages));
+            self.peers.sent(event, (queued_key, routine), &self.facts.sockets, &self.traffic.messages);
             self.connections.sent(tid, None, event.ts);
             self.asked(call, event, key, xmit.map(|(cpu, packet)| (packet.ts, cpu)));
             return;
@@ -81,7 +81,7 @@ impl Scanner<'_> {
             let to = xmit.map(|x| x.1.key).or(dropped.map(|x| x.1)).or(connected);
             let reply = xmit.and_then(|(_, packet)| self.datagram_frame(&packet));
             let sent = (cookie, bytes);
-            if !self.udp_replies.sent((call, turn.at), sent, (to, dropped.is_some()), reply, &mut self.found) {
+            if !self.udp_replies.sent((call, turn.at), sent, (to, dropped.is_some()), reply, &mut self.traffic) {
                 self.unasked(SentKind::Push, call, event, to.unwrap_or(key));
             }
             return;
@@ -89,12 +89,12 @@ impl Scanner<'_> {
         self.connections.sent(tid, Some(key), event.ts);
         let flow = self.tcp.entry(key).or_default();
         // To read on from the same connection is no other work: there is room again, or the client sends ahead.
-        let resumes = !flow.full && turn.at > flow.sent_ns && turn.of != Some(key);
+        let resumes = !flow.full && turn.at > flow.sent_ns && turn.flow != Some(key);
         let full = event.aux & flow_flags::FULL != 0;
         let call = SendCall { full, resumes, ..call };
         if let Some(framed) = &mut flow.framed {
             (flow.sent_ns, flow.full) = (event.ts, full);
-            return framed.sent(call, bytes, &mut self.found);
+            return framed.sent(call, bytes, &mut self.traffic);
         }
         // Unasked: nobody waits, and it is no more of the last reply, for its thread had turned to other work since that
         // was taken whole. The first send of a connection that was open before may answer what came before the recording.
@@ -104,9 +104,9 @@ impl Scanner<'_> {
         (flow.sent_ns, flow.full, flow.pushing) = (event.ts, full, unasked);
         if unasked {
             let index = self.unasked(SentKind::Push, call, event, key);
-            self.later.pushed(index, turn.of.is_some_and(|of| of != key));
+            self.later.pushed(index, turn.flow.is_some_and(|received_from| received_from != key));
         } else {
-            flow.replies.sent(call, &mut self.found);
+            flow.replies.sent(call, &mut self.traffic);
         }
     }
 
@@ -116,15 +116,15 @@ impl Scanner<'_> {
         self.unasked(SentKind::Request, call, event, key);
     }
 
-    /// A send call that answers no message. Returns its index, as [`crate::messages::Found::send`] does.
+    /// A send call that answers no message. Returns its index, as [`crate::messages::Traffic::send`] does.
     fn unasked(&mut self, kind: SentKind, call: SendCall, event: &Event, key: FlowKey) -> u32 {
         let flow = index_of(&mut self.flow_index, &mut self.flows, key);
         let message = Message { flow, bytes: fields::Send::of(event).bytes, tid: event.tid, ..Message::default() };
-        let index = self.found.send(kind, message);
+        let index = self.traffic.send(kind, message);
         match kind {
-            _ if key.is_udp() => Replies::default().unasked(call, index, &mut self.found),
-            SentKind::Push => self.tcp.entry(key).or_default().unasked(call, index, &mut self.found),
-            SentKind::Request => self.clients.entry(key).or_default().unasked(call, index, &mut self.found),
+            _ if key.is_udp() => Replies::default().unasked(call, index, &mut self.traffic),
+            SentKind::Push => self.tcp.entry(key).or_default().unasked(call, index, &mut self.traffic),
+            SentKind::Request => self.clients.entry(key).or_default().unasked(call, index, &mut self.traffic),
         }
         index
     }
@@ -138,7 +138,7 @@ impl Scanner<'_> {
         let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
         if asks && !key.is_udp() {
             // The first packet comes before the event of the call that it is in.
-            return self.clients.entry(key).or_default().xmit(packet, &mut self.found);
+            return self.clients.entry(key).or_default().xmit(packet, &mut self.traffic);
         }
         let id = match &mut self.captures {
             Some((_, captures)) if !asks => captures.begin(cpu, event, true),
@@ -157,7 +157,7 @@ impl Scanner<'_> {
             if id != 0 {
                 return; // framed when its payload is there
             }
-            flow.replies.xmit(packet, &mut self.found);
+            flow.replies.xmit(packet, &mut self.traffic);
         }
     }
 
@@ -197,7 +197,7 @@ impl Scanner<'_> {
     /// A datagram was given to the driver: whether it is one that waits since a call that has ended.
     fn left_later(&mut self, datagram: (u16, Open), outside: bool) -> bool {
         let frame = self.datagram_frame(&datagram.1);
-        self.udp_replies.left(left(datagram, outside), frame, &mut self.found)
+        self.udp_replies.left(left(datagram, outside), frame, &mut self.traffic)
     }
 
     /// The datagram that a send call on UDP gave to the driver, if that is its own.
@@ -219,7 +219,7 @@ impl Scanner<'_> {
         self.outgoing.dropped(event);
         let key = FlowKey::of(event);
         if key.is_udp() && self.is_interrupted(cpu) {
-            self.udp_replies.dropped(key, event.ts, fields::Drop::of(event).bytes, &mut self.found);
+            self.udp_replies.dropped(key, event.ts, fields::Drop::of(event).bytes, &mut self.traffic);
         } else if key.is_udp() {
             self.udp_dropped.insert(event.tid, (event.ts, key));
         }
@@ -243,7 +243,7 @@ impl Scanner<'_> {
         if self.sent_stamps.is_empty() {
             return;
         }
-        for (message, extra) in self.found.messages.iter_mut().zip(&self.found.extras) {
+        for (message, extra) in self.traffic.messages.iter_mut().zip(&self.traffic.extras) {
             let stamps = self.sent_stamps.get(&(message.flow, extra.reply_end));
             let after = |s: &&Stamp| s.ns + u64::from(s.error_ns) >= message.send_ns;
             if message.xmit_ns != 0

@@ -6,7 +6,7 @@ use crate::messages::multiplexed::Segments;
 use crate::messages::replies::{Replies, SendCall};
 use crate::messages::requests::flow::Framed;
 use crate::messages::tcp::Receiver;
-use crate::messages::{Found, RecvCall, SENT};
+use crate::messages::{RecvCall, SENT, Traffic};
 use crate::model::Incomplete;
 
 #[derive(Default)]
@@ -44,15 +44,15 @@ struct EarlyReply {
     received: RecvCall,
     first: SendCall,
     last: SendCall,
-    /// The indices in [`Found::sent`] of the first send call and of the last one.
+    /// The indices in [`Traffic::sent`] of the first send call and of the last one.
     sent: (u32, u32),
 }
 
 impl TcpFlow {
     /// A SYN: the same ports carry a new connection with sequence numbers of its own, unless it is the same SYN again.
-    pub(super) fn opened(&mut self, seq: u32, found: &mut Found) {
+    pub(super) fn opened(&mut self, seq: u32, traffic: &mut Traffic) {
         if self.opened.replace(seq) != Some(seq) {
-            self.end(Incomplete::ConnectionEnded, found);
+            self.end(Incomplete::ConnectionEnded, traffic);
             self.framed = None;
             self.receiver = Receiver::default();
             self.replies = Replies::default();
@@ -61,9 +61,9 @@ impl TcpFlow {
         }
     }
 
-    /// A send call answers nothing; `index`: what it sends, in [`Found::sent`].
-    pub(super) fn unasked(&mut self, call: SendCall, index: u32, found: &mut Found) {
-        self.replies.unasked(call, index, found);
+    /// A send call answers nothing; `index`: what it sends, in [`Traffic::sent`].
+    pub(super) fn unasked(&mut self, call: SendCall, index: u32, traffic: &mut Traffic) {
+        self.replies.unasked(call, index, traffic);
         if let Some(received) = self.receiver.part() {
             let (first, from) = self.early.map_or((call, index), |early| (early.first, early.sent.0));
             self.early = Some(EarlyReply { received, first, last: call, sent: (from, index) });
@@ -71,31 +71,31 @@ impl TcpFlow {
     }
 
     /// A receive call returned these messages, of which there is at least one.
-    pub(super) fn received(&mut self, messages: Range<u32>, found: &mut Found) {
+    pub(super) fn received(&mut self, messages: Range<u32>, traffic: &mut Traffic) {
         self.replied_early = None;
         // Looked at first: these are large, and nearly always there is none.
         if self.early.is_some() {
             self.replied_early = self.early.take().filter(|_| messages.len() == 1).map(|early| (messages.start, early));
         }
-        self.replies.received(messages, found);
+        self.replies.received(messages, traffic);
     }
 
     /// No other reply can follow to what was received until now.
-    pub(super) fn settle(&mut self, found: &mut Found) {
+    pub(super) fn settle(&mut self, traffic: &mut Traffic) {
         let Some((message, early)) = self.replied_early.take() else { return };
         if self.replies.unanswered() == Some(message) {
             self.replies.owes_none();
-            let (_, of, last) = &found.sent[(early.sent.1 & !SENT) as usize];
-            let (xmit_ns, xmit_cpu) = (of.xmit_ns, last.xmit_cpu);
-            let (of, extra) = found.at(message);
-            let flow = of.flow;
+            let (_, sent, last) = &traffic.sent[(early.sent.1 & !SENT) as usize];
+            let (xmit_ns, xmit_cpu) = (sent.xmit_ns, last.xmit_cpu);
+            let (message, extra) = traffic.at(message);
+            let flow = message.flow;
             let RecvCall { ts, entered, cpu, tid } = early.received;
-            (of.recv_ns, of.recv_enter_ns, of.recv_cpu, of.tid) = (ts, entered, cpu, tid);
-            (of.send_ns, of.xmit_ns) = (early.first.entered.max(ts), xmit_ns);
+            (message.recv_ns, message.recv_enter_ns, message.recv_cpu, message.tid) = (ts, entered, cpu, tid);
+            (message.send_ns, message.xmit_ns) = (early.first.entered.max(ts), xmit_ns);
             (extra.send_tid, extra.sent_ns) = (early.last.tid, early.last.ts);
             (extra.reply_end, extra.xmit_cpu) = (early.last.end, xmit_cpu);
             for index in early.sent.0..=early.sent.1 {
-                let (_, sent, extra) = &mut found.sent[(index & !SENT) as usize];
+                let (_, sent, extra) = &mut traffic.sent[(index & !SENT) as usize];
                 if sent.flow == flow && extra.send_tid == early.last.tid {
                     sent.send_ns = 0; // No push.
                 }
@@ -103,12 +103,12 @@ impl TcpFlow {
         }
     }
 
-    pub(super) fn end(&mut self, why: Incomplete, found: &mut Found) {
+    pub(super) fn end(&mut self, why: Incomplete, traffic: &mut Traffic) {
         if let Some(framed) = &mut self.framed {
-            framed.end(found);
+            framed.end(traffic);
         }
-        self.settle(found);
-        self.receiver.end(why, found);
-        self.replies.end(found);
+        self.settle(traffic);
+        self.receiver.end(why, traffic);
+        self.replies.end(traffic);
     }
 }

@@ -37,7 +37,7 @@ pub struct Core {
     pub segments: Vec<Segment>,
     by_time: TimeIndex,
     node: NodeId,
-    known: bool,
+    is_task_known: bool,
     after_interrupt: bool,
     last_ns: u64,
     /// The longest intervals without events since the steal clock was last looked at; in order once there are as many as are kept.
@@ -62,7 +62,7 @@ impl Core {
             segments: Vec::with_capacity(events),
             by_time: TimeIndex::default(),
             node: 0,
-            known: false,
+            is_task_known: false,
             after_interrupt: false,
             last_ns: 0,
             quiet: Vec::new(),
@@ -120,7 +120,7 @@ impl Core {
 
     /// Takes one event of this core. `threads` knows in which system call (or work item) a thread is.
     pub fn take(&mut self, tree: &mut Tree, threads: &mut Threads, kind: Kind, event: &Event) {
-        if !self.known || tree.task_of(self.node) != event.tid {
+        if !self.is_task_known || tree.task_of(self.node) != event.tid {
             self.trust(tree, threads, event);
         }
         self.note_quiet(event.ts);
@@ -163,12 +163,12 @@ impl Core {
     /// leave a core without one (on a kernel that hides its host's agent); a task that comes after one tells itself within
     /// microseconds, but for the idle task: since when the core was idle is not known.
     fn trust(&mut self, tree: &mut Tree, threads: &mut Threads, event: &Event) {
-        if self.known && event.tid == 0 && self.last_ns >= self.segments.last().map_or(u64::MAX, |s| s.from) {
+        if self.is_task_known && event.tid == 0 && self.last_ns >= self.segments.last().map_or(u64::MAX, |s| s.from) {
             let unseen = tree.task(0);
             let unseen = tree.push(unseen, Frame::Unseen);
             self.enter(self.last_ns, unseen, true);
         }
-        self.known = true;
+        self.is_task_known = true;
         let node = threads.base(tree, event.tid);
         self.enter(event.ts, node, true);
     }

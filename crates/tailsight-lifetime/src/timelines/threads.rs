@@ -117,11 +117,11 @@ impl Thread {
 pub struct Threads {
     names: Names,
     places: Places,
-    known: Vec<Known>,
+    records: Vec<ThreadRecord>,
     /// By core: until when it was last idle, 0: not since the recording began.
     idle: Vec<u64>,
     /// By core: the thread of its last event that was no scheduling event; that one is known to run. 0 is the idle task.
-    seen: Vec<u32>,
+    last_tids: Vec<u32>,
     /// For the next wake-up: what was made readable just before it on its core.
     pub(crate) ready: u32,
     /// Traced functions that goroutines are in that no thread runs now.
@@ -148,9 +148,9 @@ impl Open {
     }
 }
 
-/// What is known of a thread.
+/// What the pass has of a thread.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct ThreadRecord {
     target: bool,
     ksoftirqd: bool,
     /// What it is in, outermost first: a system call or work item, reclaim, a wait for a kernel lock.
@@ -167,7 +167,7 @@ struct Known {
     timeline: Thread,
 }
 
-/// Where each thread is in [`Threads::known`], plus 1: a table, and a map for numbers that no kernel gives.
+/// Where each thread is in [`Threads::records`], plus 1: a table, and a map for numbers that no kernel gives.
 #[derive(Clone, Debug, Default)]
 struct Places {
     table: Vec<u32>,
@@ -222,12 +222,12 @@ impl Threads {
         Threads {
             names,
             places: Places::default(),
-            known: Vec::new(),
+            records: Vec::new(),
             ready: 0,
             parked: FxHashMap::default(),
             open_ends: (0, 0),
             idle: Vec::new(),
-            seen: Vec::new(),
+            last_tids: Vec::new(),
         }
     }
 
@@ -238,7 +238,7 @@ impl Threads {
 
     /// A target thread's timeline.
     pub fn get(&self, tid: u32) -> Option<&Thread> {
-        let thread = &self.known[self.places.get(tid)?].timeline;
+        let thread = &self.records[self.places.get(tid)?].timeline;
         (!thread.intervals.is_empty()).then_some(thread)
     }
 
@@ -266,35 +266,35 @@ impl Threads {
     }
 
     #[inline]
-    fn known(&mut self, tid: u32) -> &mut Known {
+    fn record(&mut self, tid: u32) -> &mut ThreadRecord {
         let place = self.places.get(tid).unwrap_or_else(|| self.meet(tid));
-        &mut self.known[place]
+        &mut self.records[place]
     }
 
     /// The place of a thread that no event was about before.
     #[cold]
     fn meet(&mut self, tid: u32) -> usize {
         let (target, ksoftirqd) = (self.names.is_target(tid), self.names.is_ksoftirqd(tid));
-        self.known.push(Known { target, ksoftirqd, ..Known::default() });
-        self.places.set(tid, self.known.len() - 1);
-        self.known.len() - 1
+        self.records.push(ThreadRecord { target, ksoftirqd, ..ThreadRecord::default() });
+        self.places.set(tid, self.records.len() - 1);
+        self.records.len() - 1
     }
 
     /// The timeline of a thread that belongs to the target.
     fn of_target(&mut self, tid: u32) -> Option<&mut Thread> {
-        let known = self.known(tid);
-        known.target.then_some(&mut known.timeline)
+        let record = self.record(tid);
+        record.target.then_some(&mut record.timeline)
     }
 
     /// Whether the thread is a softirq daemon.
     pub fn is_ksoftirqd(&mut self, tid: u32) -> bool {
-        self.known(tid).ksoftirqd
+        self.record(tid).ksoftirqd
     }
 
     /// The node of a thread as it stands: in its system call or work item, with no interrupt on top.
     pub fn base(&mut self, tree: &mut Tree, tid: u32) -> NodeId {
-        let known = self.known(tid);
-        *known.base.get_or_insert_with(|| {
+        let record = self.record(tid);
+        *record.base.get_or_insert_with(|| {
             let task = tree.task(tid);
             // A file that is written to its disk by one function inside of another is written once.
             let mut syncs = 0;
@@ -302,10 +302,10 @@ impl Threads {
                 syncs += u32::from(**frame == Frame::FileSync);
                 **frame != Frame::FileSync || syncs == 1
             };
-            let functions = known.functions.iter().take(MAX_FUNCTIONS);
+            let functions = record.functions.iter().take(MAX_FUNCTIONS);
             let function = |open: &Open| Frame::Function { symbol: open.symbol, kernel: false };
             let inside = functions.map(function).fold(task, |node, frame| tree.push(node, frame));
-            known.frames.iter().filter(once).fold(inside, |node, &frame| tree.push(node, frame))
+            record.frames.iter().filter(once).fold(inside, |node, &frame| tree.push(node, frame))
         })
     }
 
@@ -313,98 +313,98 @@ impl Threads {
     /// an exception or because its end was lost.
     pub fn enter_function(&mut self, tid: u32, symbol: u32, position: u32, routine: u64) {
         let open = Open { symbol, position, routine };
-        let known = self.known(tid);
-        let before = known.functions.len();
+        let record = self.record(tid);
+        let before = record.functions.len();
         // At the same position: it called itself in place of its end.
-        known.functions.retain(|f| !f.is_over(&open) && (f.routine != routine || f.position != position));
-        let lost = before - known.functions.len();
-        known.functions.push(open);
-        known.base = None;
+        record.functions.retain(|f| !f.is_over(&open) && (f.routine != routine || f.position != position));
+        let lost = before - record.functions.len();
+        record.functions.push(open);
+        record.base = None;
         self.open_ends.0 += lost as u64;
     }
 
     /// The thread leaves a traced function, and what is inside of it.
     pub fn leave_function(&mut self, tid: u32, symbol: u32, position: u32, routine: u64) {
-        let known = self.known(tid);
+        let record = self.record(tid);
         let at = Open { symbol, position, routine };
-        let this = |f: &Open| f.symbol == symbol && f.routine == routine && f.position == position;
+        let is_at = |f: &Open| f.symbol == symbol && f.routine == routine && f.position == position;
         // Go moves a stack when it grows: then the innermost of that name it is.
         let moved = |f: &Open| routine != 0 && f.symbol == symbol && f.routine == routine;
-        let found = known.functions.iter().rposition(this).or_else(|| known.functions.iter().rposition(moved));
+        let innermost = record.functions.iter().rposition(is_at).or_else(|| record.functions.iter().rposition(moved));
         let (mut ended, mut lost) = (0, 0);
-        match found {
+        match innermost {
             Some(first) => {
-                (ended, lost) = (1, known.functions.len() - first - 1);
-                known.functions.truncate(first);
+                (ended, lost) = (1, record.functions.len() - first - 1);
+                record.functions.truncate(first);
             }
             // It began before the recording; what is deeper is over all the same.
-            None => known.functions.retain(|f| !f.is_over(&at)),
+            None => record.functions.retain(|f| !f.is_over(&at)),
         }
-        known.base = None;
+        record.base = None;
         self.open_ends.0 += lost as u64;
         self.open_ends.1 += ended;
     }
 
     /// The thread turns to another goroutine, 0: to none. What the one before is in goes with it.
     pub fn turn_to_routine(&mut self, tid: u32, routine: u64) {
-        let known = self.known(tid);
-        let before = std::mem::replace(&mut known.routine, routine);
-        let left = std::mem::take(&mut known.functions);
-        known.base = None;
-        let of = left.first().map_or(before, |f| f.routine);
-        if !left.is_empty() && of != routine {
-            self.parked.insert(of, left);
+        let record = self.record(tid);
+        let before = std::mem::replace(&mut record.routine, routine);
+        let left = std::mem::take(&mut record.functions);
+        record.base = None;
+        let left_by = left.first().map_or(before, |f| f.routine);
+        if !left.is_empty() && left_by != routine {
+            self.parked.insert(left_by, left);
         }
         if routine != 0
             && let Some(functions) = self.parked.remove(&routine)
         {
-            self.known(tid).functions = functions;
+            self.record(tid).functions = functions;
         }
     }
 
     /// The thread enters or leaves a system call or work item.
     pub fn set_frame(&mut self, tid: u32, frame: Option<Frame>, ts: u64) {
-        let known = self.known(tid);
-        known.frames.clear();
-        known.frames.extend(frame);
-        known.since = ts;
-        known.base = None;
+        let record = self.record(tid);
+        record.frames.clear();
+        record.frames.extend(frame);
+        record.since = ts;
+        record.base = None;
         if frame.is_none() {
-            known.timeline.early_wake = None;
+            record.timeline.early_wake = None;
         }
     }
 
     /// The thread begins something inside of what it does.
     pub fn push_frame(&mut self, tid: u32, frame: Frame, ts: u64) {
-        let known = self.known(tid);
-        if known.frames.is_empty() {
-            known.since = ts;
+        let record = self.record(tid);
+        if record.frames.is_empty() {
+            record.since = ts;
         }
         // Ends may be lost.
-        if known.frames.len() < MAX_FRAMES {
-            known.frames.push(frame);
+        if record.frames.len() < MAX_FRAMES {
+            record.frames.push(frame);
         }
-        known.base = None;
+        record.base = None;
     }
 
     /// The thread ends something, and what is inside of it.
     pub fn pop_frame(&mut self, tid: u32, frame: Frame) {
-        let known = self.known(tid);
-        if let Some(at) = known.frames.iter().rposition(|f| *f == frame) {
-            known.frames.truncate(at);
-            known.base = None;
+        let record = self.record(tid);
+        if let Some(at) = record.frames.iter().rposition(|f| *f == frame) {
+            record.frames.truncate(at);
+            record.base = None;
         }
     }
 
     /// The innermost of what the thread is in that matches.
     pub fn innermost(&mut self, tid: u32, matches: impl Fn(&Frame) -> bool) -> Option<Frame> {
-        self.known(tid).frames.iter().rfind(|f| matches(f)).copied()
+        self.record(tid).frames.iter().rfind(|f| matches(f)).copied()
     }
 
     /// Since when the thread is in its system call, when it is in one.
     pub fn syscall_since(&self, tid: u32) -> Option<u64> {
-        let known = &self.known[self.places.get(tid)?];
-        matches!(known.frames.first(), Some(Frame::Syscall { .. } | Frame::Work { .. })).then_some(known.since)
+        let record = &self.records[self.places.get(tid)?];
+        matches!(record.frames.first(), Some(Frame::Syscall { .. } | Frame::Work { .. })).then_some(record.since)
     }
 
     /// Takes an event of core `cpu`. `node`: what that core was in before the event.
@@ -416,7 +416,7 @@ impl Threads {
         );
         if scheduling {
             self.schedule(tree, cpu, node, kind, event);
-        } else if self.seen.get(usize::from(cpu)) != Some(&event.tid) {
+        } else if self.last_tids.get(usize::from(cpu)) != Some(&event.tid) {
             self.see(cpu, event);
         }
     }
@@ -424,10 +424,10 @@ impl Threads {
     /// A thread that no event told of runs here.
     fn see(&mut self, cpu: u16, event: &Event) {
         let core = usize::from(cpu);
-        if core >= self.seen.len() {
-            self.seen.resize(core + 1, 0);
+        if core >= self.last_tids.len() {
+            self.last_tids.resize(core + 1, 0);
         }
-        if std::mem::replace(&mut self.seen[core], event.tid) != event.tid
+        if std::mem::replace(&mut self.last_tids[core], event.tid) != event.tid
             && let Some(thread) = self.of_target(event.tid)
             && thread.intervals.is_empty()
         {
@@ -505,7 +505,7 @@ impl Threads {
 
     /// The timelines are complete: from here on, [`Thread::at`] is fast.
     pub fn complete(&mut self) {
-        for thread in self.known.iter_mut().map(|k| &mut k.timeline) {
+        for thread in self.records.iter_mut().map(|k| &mut k.timeline) {
             thread.throttled_at_first();
             thread.by_time = TimeIndex::new(&thread.intervals, |s| s.from);
         }
@@ -526,22 +526,22 @@ impl Threads {
     fn switch_out(&mut self, switch: fields::Switch, cpu: u16, ts: u64) {
         let fields::Switch { flags, previous_tid: tid, state, .. } = switch;
         let stack = self.names.stack(switch.stack);
-        let known = self.known(tid);
-        if !known.target {
+        let record = self.record(tid);
+        if !record.target {
             return;
         }
         // Registers at the switch say it; runs of older recorders have the system calls' own events.
-        let nr = match (switch.call, known.frames.first()) {
+        let nr = match (switch.call, record.frames.first()) {
             (u32::MAX, _) => NO_SYSCALL,
             (0, Some(&Frame::Syscall { nr })) => nr,
             (0, _) => u32::MAX,
             (nr, _) => nr - 1,
         };
-        let function = known.functions.last().map_or(0, |f| f.symbol);
+        let function = record.functions.last().map_or(0, |f| f.symbol);
         let place = self.names.place(switch.place);
-        let known = self.known(tid);
-        let doing = known.frames.last().copied().filter(Frame::may_sleep);
-        let thread = &mut known.timeline;
+        let record = self.record(tid);
+        let doing = record.frames.last().copied().filter(Frame::may_sleep);
+        let thread = &mut record.timeline;
         if thread.intervals.is_empty() {
             thread.enter(0, State::Running { cpu }, None);
         }
@@ -571,7 +571,7 @@ impl Threads {
 
 /// A timer's interrupt, or the softirq that runs timers.
 fn is_timer(frame: Frame) -> bool {
-    let named = |names: &[&str], at: usize, of: &[&str]| names.get(at).is_some_and(|name| of.contains(name));
+    let named = |names: &[&str], at: usize, wanted: &[&str]| names.get(at).is_some_and(|name| wanted.contains(name));
     match frame {
         Frame::Vector { which } => named(VECTORS, usize::from(which), &["local_timer"]),
         Frame::Softirq { vec, .. } => named(SOFTIRQS, usize::from(vec), &["timer", "hrtimer"]),
@@ -592,9 +592,9 @@ mod tests {
             Frame::Function { symbol, .. } => symbol,
             _ => 0,
         };
-        let found = tree.frames(node).into_iter().map(symbol).collect();
-        threads.known(tid).base = None;
-        found
+        let symbols = tree.frames(node).into_iter().map(symbol).collect();
+        threads.record(tid).base = None;
+        symbols
     }
 
     #[test]

@@ -121,25 +121,25 @@ impl CoreWork {
         let mut of_nodes = vec![NodeWork::default(); kinds.len()];
         let ends = core.segments.iter().skip(1).map(|s| s.from).chain([activity.span_ns.1]);
         for (segment, end) in core.segments.iter().zip(ends) {
-            let of = &mut of_nodes[segment.node as usize];
-            of.ns += end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
-            of.segments += 1;
-            of.begin += u32::from(segment.begins);
+            let node_work = &mut of_nodes[segment.node as usize];
+            node_work.ns += end.saturating_sub(segment.from).saturating_sub(u64::from(segment.hooks));
+            node_work.segments += 1;
+            node_work.begin += u32::from(segment.begins);
         }
         let mut work = CoreWork { threads: vec![None; threads], ..CoreWork::default() };
-        for (node, of) in (0..).zip(&of_nodes).filter(|(_, of)| of.segments > 0) {
+        for (node, node_work) in (0..).zip(&of_nodes).filter(|(_, node_work)| node_work.segments > 0) {
             match kinds[node as usize] {
-                Kind::User(thread) => work.threads[thread].get_or_insert_default().0 += of.ns,
-                Kind::Kernel(thread) => work.threads[thread].get_or_insert_default().1 += of.ns,
-                Kind::Other => work.others_ns += of.ns,
+                Kind::User(thread) => work.threads[thread].get_or_insert_default().0 += node_work.ns,
+                Kind::Kernel(thread) => work.threads[thread].get_or_insert_default().1 += node_work.ns,
+                Kind::Other => work.others_ns += node_work.ns,
                 Kind::OwnPacket => {
-                    work.own += of.ns;
+                    work.own += node_work.ns;
                     if matches!(activity.tree.top(node), Some(Frame::Packet { own: true, .. })) {
-                        work.packets += u64::from(of.begin);
+                        work.packets += u64::from(node_work.begin);
                     }
                 }
-                Kind::OtherPacket => work.other += of.ns,
-                Kind::Poll => work.poll += of.ns,
+                Kind::OtherPacket => work.other += node_work.ns,
+                Kind::Poll => work.poll += node_work.ns,
                 Kind::Nothing => {}
             }
         }

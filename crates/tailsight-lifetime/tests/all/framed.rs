@@ -281,8 +281,8 @@ fn connection(keep: u32, isn: [u32; 2], opened: bool, steps: &[(u8, u16)]) -> Co
 }
 
 fn isn() -> impl Strategy<Value = [u32; 2]> {
-    let one = || prop_oneof![Just(u32::MAX - 300), Just(0x7fff_ff80), any::<u32>()];
-    [one(), one()]
+    let initial_number = || prop_oneof![Just(u32::MAX - 300), Just(0x7fff_ff80), any::<u32>()];
+    [initial_number(), initial_number()]
 }
 
 proptest! {
@@ -348,8 +348,8 @@ proptest! {
                 let arrival = (m.flow, m.bytes, m.driver_ns, m.stack_ns, m.handoff_ns);
                 (arrival, (!early).then_some(m))
             };
-            let all = |of: &tailsight_lifetime::Analysis| of.lifetimes.messages.iter().map(like).collect::<Vec<_>>();
-            prop_assert_eq!(all(&analysis), all(&plain));
+            let messages_of = |analysis: &tailsight_lifetime::Analysis| analysis.lifetimes.messages.iter().map(like).collect::<Vec<_>>();
+            prop_assert_eq!(messages_of(&analysis), messages_of(&plain));
             prop_assert!(plain.lifetimes.framing.is_none() && plain.lifetimes.classes.is_empty());
         }
     }

@@ -45,7 +45,7 @@ fn summary(analysis: &Analysis) -> Value {
     let owners: BTreeMap<_, _> = owners.iter().map(|(k, v)| (k, format!("{} ns, {} times", v.0, v.1))).collect();
     let flows: Vec<_> = lifetimes.flows.iter().map(|f| format!("{}: {}", f.name, f.messages)).collect();
     let sum = |f: fn(&tailsight_lifetime::Message) -> u64| lifetimes.messages.iter().map(f).sum::<u64>();
-    let mut all = json!({
+    let mut answer = json!({
         "app": lifetimes.app,
         "messages": lifetimes.messages.len(),
         "incomplete": lifetimes.incomplete,
@@ -64,11 +64,11 @@ fn summary(analysis: &Analysis) -> Value {
             let class = lifetimes.class(m).map_or("none", |c| &c.name);
             *classes.entry(format!("{class}, paired: {}", m.pairing().unwrap_or("not"))).or_default() += 1;
         }
-        all["framing"] = json!(framing);
-        all["classes"] = json!(classes);
-        all["reply bytes"] = json!(sum(|m| u64::from(m.reply_bytes)));
+        answer["framing"] = json!(framing);
+        answer["classes"] = json!(classes);
+        answer["reply bytes"] = json!(sum(|m| u64::from(m.reply_bytes)));
     }
-    all
+    answer
 }
 
 /// Every part of every leg with its owner, when so many messages are worked on at a time.
@@ -116,19 +116,19 @@ fn check(name: &str) {
     let answered = lifetimes.messages.iter().filter(|m| m.latency(Leg::Total).is_some()).count();
     assert!(answered * 100 >= lifetimes.messages.len() * 95, "{name}: {answered} of {}", lifetimes.messages.len());
 
-    let found = serde_json::to_string_pretty(&summary(&analysis)).expect("text") + "\n";
+    let text = serde_json::to_string_pretty(&summary(&analysis)).expect("text") + "\n";
     let path = folder().join(name).join("expected.json");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        fs::write(&path, &found).expect("expected.json can be written");
+        fs::write(&path, &text).expect("expected.json can be written");
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     let differences: Vec<_> = expected
         .lines()
-        .filter(|l| !found.lines().any(|f| f == *l))
+        .filter(|l| !text.lines().any(|f| f == *l))
         .map(|l| format!("- {l}"))
-        .chain(found.lines().filter(|l| !expected.lines().any(|e| e == *l)).map(|l| format!("+ {l}")))
+        .chain(text.lines().filter(|l| !expected.lines().any(|e| e == *l)).map(|l| format!("+ {l}")))
         .collect();
-    assert!(found == expected, "{name} differs from {}:\n{}", path.display(), differences.join("\n"));
+    assert!(text == expected, "{name} differs from {}:\n{}", path.display(), differences.join("\n"));
 }
 
 #[test]
@@ -220,8 +220,8 @@ fn golden_runs_name_nobody_else() {
         let renamed = named.filter(|e| matches!(e.kind, 5 | 6 | 8)).map(|e| fields::Task::of(&e).comm.to_string());
         let names = run.tasks.iter().map(|t| t.comm.clone());
         for name in names.chain(run.sockets.iter().map(|s| s.comm.clone())).chain(renamed) {
-            let known = name.is_empty() || own.iter().chain(&kernel).any(|n| name.starts_with(n));
-            assert!(known, "{} names {name:?}", entry.path().display());
+            let is_own = name.is_empty() || own.iter().chain(&kernel).any(|n| name.starts_with(n));
+            assert!(is_own, "{} names {name:?}", entry.path().display());
         }
         for socket in &run.sockets {
             let lab = ["10.77.0.", "fd77::", "0.0.0.0", "::", "127.0.0.1"];

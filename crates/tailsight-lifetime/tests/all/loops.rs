@@ -33,7 +33,7 @@ struct Setup {
     twice: f64,
     timers: f64,
     /// The part of requests that ask two at once.
-    both: f64,
+    two_at_once: f64,
     /// A request that asks again keeps its connection until then (a transaction; a pool that resets what is given back).
     held: bool,
 }
@@ -45,7 +45,7 @@ const PLAIN: Setup = Setup {
     hits: 0.0,
     twice: 0.0,
     timers: 0.0,
-    both: 0.0,
+    two_at_once: 0.0,
     held: false,
 };
 
@@ -117,7 +117,7 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
         let mut rounds: Vec<Option<Input>> = work.iter().map(|_| None).collect();
         rounds.extend(come.into_iter().map(Some));
         for input in rounds {
-            let of = match input {
+            let message = match input {
                 None => work.pop_front().unwrap(),
                 Some(Input::Timer(m)) => m,
                 Some(Input::Request(client)) => {
@@ -140,28 +140,28 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
                     now += 50_000;
                     let question: &mut Question = &mut out.questions[c];
                     (question.received, question.last) = ((LOOP, now), now);
-                    let of = out.truth[c];
-                    if setup.held && asks[of as usize] > 0 {
-                        kept.insert(of, on[c]);
+                    let message = out.truth[c];
+                    if setup.held && asks[message as usize] > 0 {
+                        kept.insert(message, on[c]);
                     } else if setup.connections != Connections::Own {
                         free.push(on[c]);
                     }
-                    of
+                    message
                 }
             };
             if setup.deferred && input.is_some() {
-                ready.push_back(of);
+                ready.push_back(message);
                 continue;
             }
             now += 150_000;
-            let (i, client) = (of as usize, out.messages[of as usize].flow);
+            let (i, client) = (message as usize, out.messages[message as usize].flow);
             if waits[i] > 0 {
                 waits[i] -= 1;
             }
             if waits[i] > 0 {
                 continue;
             }
-            let together = if asks[i] > 0 && chance.next() < setup.both { 2 } else { 1 };
+            let together = if asks[i] > 0 && chance.next() < setup.two_at_once { 2 } else { 1 };
             let questions = if asks[i] > 0 { together } else { 0 };
             asks[i] = asks[i].saturating_sub(1);
             waits[i] = questions;
@@ -170,14 +170,14 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
                 out.extras[i] = Extra { send_tid: LOOP, sent_ns: now, ..Extra::default() };
                 inputs.push((now + chance.exponential(think), Input::Request(client)));
             }
-            let mut its_own = kept.remove(&of);
+            let mut its_own = kept.remove(&message);
             if its_own.is_none() {
-                line.extend((0..questions).map(|_| of));
+                line.extend((0..questions).map(|_| message));
             }
             loop {
                 let full = matches!(setup.connections, Connections::Limited(most) if free.is_empty() && made == most);
                 let next = || line.front().copied().filter(|_| !full);
-                let Some(of) = its_own.map(|_| of).or_else(next) else { break };
+                let Some(message) = its_own.map(|_| message).or_else(next) else { break };
                 now += 20_000;
                 let connection = match (its_own.take(), setup.connections) {
                     (Some(kept), _) => kept,
@@ -195,7 +195,7 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
                 let key = FlowKey { addrs: 1, ports: connection << 16 | 9101, proto: 0 };
                 let (sent, received) = ((LOOP, now), (LOOP, 0));
                 out.questions.push(Question { key, sent, received, last: 0, pieces: false });
-                out.truth.push(of);
+                out.truth.push(message);
                 on.push(connection);
                 let takes = if chance.next() < 0.1 { 20e6 } else { 2e6 };
                 inputs.push((now + takes as u64 + chance.exponential(100_000.0), Input::Answer(on.len() - 1)));
@@ -212,33 +212,33 @@ fn simulate(setup: Setup, seed: u64) -> Simulated {
 
 /// The parts of questions that are told rightly and wrongly, over several loops of a kind; the rest is not told.
 fn told(setup: Setup) -> (f64, f64) {
-    let (mut right, mut wrong, mut all) = (0, 0, 0);
+    let (mut right, mut wrong, mut questions) = (0, 0, 0);
     for seed in 1..=10 {
         let s = simulate(setup, seed);
         assert!(s.questions.len() > 100, "{setup:?}");
-        let told = tell(&s.questions, &s.messages, &s.extras, |_| s.sleeps.clone());
-        for (told, truth) in told.whose.into_iter().zip(&s.truth) {
-            right += u32::from(told == Whose::Of(*truth));
-            wrong += u32::from(matches!(told, Whose::Of(m) if m != *truth));
-            all += 1;
+        let answers = tell(&s.questions, &s.messages, &s.extras, |_| s.sleeps.clone());
+        for (answer, truth) in answers.whose.into_iter().zip(&s.truth) {
+            right += u32::from(answer == Whose::Of(*truth));
+            wrong += u32::from(matches!(answer, Whose::Of(m) if m != *truth));
+            questions += 1;
         }
     }
-    let part = |n: u32| f64::from(n) / f64::from(all);
+    let part = |n: u32| f64::from(n) / f64::from(questions);
     (part(right), part(wrong))
 }
 
 /// What the message received last would have had.
 fn last_received(setup: Setup) -> f64 {
-    let (mut right, mut all) = (0, 0);
+    let (mut right, mut questions) = (0, 0);
     for seed in 1..=10 {
         let s = simulate(setup, seed);
         for (q, truth) in s.questions.iter().zip(&s.truth) {
             let last = s.messages.iter().rposition(|m| m.recv_ns <= q.sent.1).unwrap() as u32;
             right += u32::from(last == *truth);
-            all += 1;
+            questions += 1;
         }
     }
-    f64::from(right) / f64::from(all)
+    f64::from(right) / f64::from(questions)
 }
 
 #[test]
@@ -246,10 +246,10 @@ fn a_loop_s_questions_are_told_whose_they_are() {
     for connections in [Connections::Own, Connections::Pool] {
         for deferred in [true, false] {
             for rate in [20.0, 100.0, 1_000.0] {
-                for (hits, twice, both) in
+                for (hits, twice, two_at_once) in
                     [(0.0, 0.0, 0.0), (0.3, 0.0, 0.0), (0.3, 0.3, 0.0), (0.0, 0.0, 0.3), (0.3, 0.3, 0.3)]
                 {
-                    let setup = Setup { connections, deferred, rate, hits, twice, both, ..PLAIN };
+                    let setup = Setup { connections, deferred, rate, hits, twice, two_at_once, ..PLAIN };
                     let (right, wrong) = told(setup);
                     assert!(wrong < 0.01, "{setup:?}: wrong {wrong}");
                     // A loop that is never done has one endless turn; with a pool then nothing may tell, and that is said.
@@ -307,8 +307,8 @@ fn questions_after_a_timer_are_seldom_told_wrongly() {
 fn a_pool_that_grows_makes_hardly_anybody_wait_for_a_connection() {
     let part_in_line = |connections| {
         let s = simulate(Setup { connections, timers: 0.3, rate: 100.0, ..PLAIN }, 1);
-        let told = tell(&s.questions, &s.messages, &s.extras, |_| s.sleeps.clone());
-        told.in_line.iter().filter(|is| **is).count() as f64 / told.in_line.len() as f64
+        let answers = tell(&s.questions, &s.messages, &s.extras, |_| s.sleeps.clone());
+        answers.in_line.iter().filter(|is| **is).count() as f64 / answers.in_line.len() as f64
     };
     let (limited, grows) = (part_in_line(Connections::Limited(4)), part_in_line(Connections::Pool));
     assert!(limited > 0.5 && grows < 0.01, "{limited} {grows}");

@@ -306,25 +306,25 @@ proptest! {
         let (facts, cores, _) = simulator::run(&script);
         let mut stamped = Vec::new();
         for CpuEvents { cpu, events } in cores {
-            let mut all = Vec::new();
+            let mut with_stamps = Vec::new();
             for mut e in events {
                 e.ts += BEGIN_NS;
-                all.push(e);
+                with_stamps.push(e);
                 match e.kind() {
                     Some(Kind::RxNapi | Kind::RxBacklog | Kind::RxStack) => {
                         let stamp = Stamp { nic_ns: clock.at(e.ts - before(e.ts)), ifindex: ETH0 as u32 };
-                        all.push(stamp.event(Kind::RxHardware, e.ts, e.tid));
+                        with_stamps.push(stamp.event(Kind::RxHardware, e.ts, e.tid));
                     }
                     Some(Kind::TxDriver) if e.aux & flow_flags::UDP == 0 => {
                         let Packet { flow, sequence, bytes, .. } = Packet::of(&e);
                         let end = sequence.wrapping_add(bytes);
                         let stamp = SentStamp { flow, end, nic_ns: clock.at(e.ts + 900) };
-                        all.push(stamp.event(Kind::NicTx, e.ts, e.tid));
+                        with_stamps.push(stamp.event(Kind::NicTx, e.ts, e.tid));
                     }
                     _ => {}
                 }
             }
-            stamped.push(CpuEvents { cpu, events: all });
+            stamped.push(CpuEvents { cpu, events: with_stamps });
         }
         let nic = NicClocks::new(&stamps(), &clock.rows(1_000_000, error_ns));
         let analysis = Analysis::build(&RunContext { nic, ..facts }, &stamped);

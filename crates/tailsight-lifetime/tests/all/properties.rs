@@ -61,9 +61,9 @@ pub fn check_partition(analysis: &Analysis) -> Result<(), TestCaseError> {
             check_around(analysis, message.id, leg, &path)?;
             // Parts are the path summed up.
             for part in parts {
-                let of = || path.iter().filter(|s| s.owner == part.owner && s.role == part.role);
-                prop_assert_eq!(of().map(|s| s.to_ns - s.from_ns).sum::<u64>(), part.ns);
-                prop_assert_eq!(of().filter(|s| s.begins).count(), part.count as usize);
+                let spans = || path.iter().filter(|s| s.owner == part.owner && s.role == part.role);
+                prop_assert_eq!(spans().map(|s| s.to_ns - s.from_ns).sum::<u64>(), part.ns);
+                prop_assert_eq!(spans().filter(|s| s.begins).count(), part.count as usize);
             }
         }
         let total: u64 = lifetimes.parts(message.id, Leg::Total).iter().map(|p| p.ns).sum();
@@ -194,12 +194,12 @@ fn check_account(analysis: &Analysis, truth: &truth::Truth) -> Result<(), TestCa
                 == (message.recv_ns, message.driver_ns, u64::from(message.bytes), message.handoff_ns)
         });
         let Some(same) = same else { continue };
-        let of = truths.remove(same);
-        if truth.came_again(of) {
+        let true_message = truths.remove(same);
+        if truth.came_again(true_message) {
             continue;
         }
         let plain = pool || several;
-        let expected = join(truth.receive_account(of), plain);
+        let expected = join(truth.receive_account(true_message), plain);
         let path = analysis.path(message.id, Leg::Receive);
         let got = join(path.iter().map(|s| (s.from_ns, s.to_ns, context_name(analysis, s.owner))).collect(), plain);
         prop_assert_eq!(got, expected, "receive leg of {:?}", message);
@@ -304,8 +304,8 @@ fn the_machine_shows_every_situation() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::deterministic();
-    let mut seen: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
-    let mut count = |what: &str, n: u64| *seen.entry(what.to_owned()).or_default() += n;
+    let mut situations: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
+    let mut count = |what: &str, n: u64| *situations.entry(what.to_owned()).or_default() += n;
     for _ in 0..60 {
         let script = simulator::script(1500).new_tree(&mut runner).expect("a script").current();
         let (facts, events, truth) = simulator::run(&script);
@@ -355,7 +355,7 @@ fn the_machine_shows_every_situation() {
         "sibling:server-",
         "not delivered",
     ];
-    let rare: Vec<_> = wanted.iter().filter(|w| seen.get(**w).copied().unwrap_or(0) < 5).collect();
-    assert!(rare.is_empty(), "the machine hardly shows {rare:?}: {seen:#?}");
-    println!("{seen:#?}");
+    let rare: Vec<_> = wanted.iter().filter(|w| situations.get(**w).copied().unwrap_or(0) < 5).collect();
+    assert!(rare.is_empty(), "the machine hardly shows {rare:?}: {situations:#?}");
+    println!("{situations:#?}");
 }

@@ -62,7 +62,7 @@ fn judge(
     let sleeps = owner.contains("sleep:");
     let sibling = owner.contains("sibling:");
     match truth.doing(thread, at_ns) {
-        Doing::Works(of) if of == request => ("works".into(), owner.starts_with("own")),
+        Doing::Works(served) if served == request => ("works".into(), owner.starts_with("own")),
         Doing::Works(_) => ("works for another".into(), owner.starts_with("ahead")),
         Doing::ForAnswer => ("waits for an answer".into(), owner.contains("peer:backend") && !sibling),
         Doing::ForTimer => ("waits for a timer".into(), owner.contains("sleep:nanosleep") && !sibling),

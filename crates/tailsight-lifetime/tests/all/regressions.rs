@@ -115,8 +115,8 @@ fn a_connection_on_used_ports_was_taken_for_a_retransmission() {
             recv(at + 20, 0, isn + 51, 50),
         ]
     };
-    let both = [connection(100, 900_000), connection(200, 1_000)].concat();
-    assert_eq!(stages(&analyse(vec![both])), vec![(110, 111, 120), (210, 211, 220)]);
+    let connections = [connection(100, 900_000), connection(200, 1_000)].concat();
+    assert_eq!(stages(&analyse(vec![connections])), vec![(110, 111, 120), (210, 211, 220)]);
 }
 
 /// A SYN that comes again is no new connection.
@@ -245,11 +245,11 @@ fn arriving() -> Vec<Event> {
 #[test]
 fn who_had_a_core_before_its_first_event_was_not_known() {
     let reading = |from: &[Event]| [from, &[recv(1000, 0, 150, 50)]].concat();
-    let known = event(1, Kind::Current, 0, 7, [0, 0, 0]);
+    let current = event(1, Kind::Current, 0, 7, [0, 0, 0]);
     let neighbour =
         |analysis: &Analysis| received_in(analysis, |context, _| matches!(context, Context::Foreign { .. }));
     let unknown = |analysis: &Analysis| received_in(analysis, |context, _| *context == Context::Unknown);
-    let with = analyse(vec![reading(&[known]), arriving()]);
+    let with = analyse(vec![reading(&[current]), arriving()]);
     assert_eq!((neighbour(&with), unknown(&with)), (500, 0));
     // A run of an older recorder: nobody said so, and nobody is blamed.
     let without = analyse(vec![reading(&[]), arriving()]);
@@ -286,9 +286,9 @@ fn what_faults_in_an_interrupt_is_no_page_fault_of_the_server() {
             recv(700, 0, 150, 50),
             event(900, Kind::Send, 0, SERVER, [1, PORTS | 550 << 32, 50 | 9 << 32]),
         ];
-        let mut all = [&ends[..], faults].concat();
-        all.sort_by_key(|event| event.ts);
-        analyse(vec![all, arriving()]).lifetimes.faults
+        let mut events = [&ends[..], faults].concat();
+        events.sort_by_key(|event| event.ts);
+        analyse(vec![events, arriving()]).lifetimes.faults
     };
     let clock =
         [event(800, Kind::VectorEntry, 0, SERVER, [0, 0, 0]), event(810, Kind::VectorExit, 0, SERVER, [0, 0, 0])];

@@ -140,8 +140,8 @@ fn a_request_of_another_goroutine_is_none_of_the_message_s() {
         analysed(facts(&[]), vec![first, arriving])
     };
     let waits = |analysis: &Analysis| {
-        let of = path(analysis, 1_000_000, Leg::Service);
-        of.iter().any(|(_, _, owner)| owner.starts_with("blocked/peer:"))
+        let spans = path(analysis, 1_000_000, Leg::Service);
+        spans.iter().any(|(_, _, owner)| owner.starts_with("blocked/peer:"))
     };
     assert!(waits(&stream(OF_A)), "its own request");
     assert!(!waits(&stream(JOB)));
@@ -200,9 +200,9 @@ fn who_waits_for_a_connection_asks_when_it_is_free() {
     assert_eq!(service(&late, 1_000_000), is(&[(1_100_000, 4_000_000, peer)]));
     assert_eq!(service(&late, 1_500_000), is(&[(1_600_000, 4_100_000, turn), (4_300_000, 8_000_000, peer)]));
     // Seen in line, too.
-    let both = [row(2_000_000, 5), row(6_000_000, 7)];
+    let looks = [row(2_000_000, 5), row(6_000_000, 7)];
     let waits = [(1_600_000, 4_100_000, "blocked/parked"), (4_300_000, 8_000_000, peer)];
-    assert_eq!(service(&both, 1_500_000), is(&waits));
+    assert_eq!(service(&looks, 1_500_000), is(&waits));
     // At one place before and after: the thread of the answer went on with it, which says more than a place that may be one for both.
     let stayed = [row(3_000_000, 5), row(6_000_000, 5)];
     assert!(service(&stayed, 1_500_000).contains(&(4_300_000, 8_000_000, peer.to_owned())));
@@ -232,8 +232,8 @@ fn of_calls_at_the_same_time_the_last_answer_is_waited_for() {
     arriving.extend([ready(2_999_000, BEHIND), waking(2_999_010, FIRST)]);
     arriving.extend([ready(5_999_000, OTHER), waking(5_999_010, FIRST)]);
     let analysis = analysed(facts(&[]), vec![first, arriving]);
-    let of = path(&analysis, 1_000_000, Leg::Service);
-    let waits: Vec<_> = of.into_iter().filter(|(_, _, owner)| owner.starts_with("blocked/peer:")).collect();
+    let spans = path(&analysis, 1_000_000, Leg::Service);
+    let waits: Vec<_> = spans.into_iter().filter(|(_, _, owner)| owner.starts_with("blocked/peer:")).collect();
     assert_eq!(waits, is(&[(1_300_000, 5_999_000, "blocked/peer:0.0.0.1:3307")]));
     assert_eq!(analysis.lifetimes.asked_in_parallel.len(), 2);
 }
@@ -251,12 +251,12 @@ fn a_future_that_a_thread_brings_is_that_thread_s_work() {
         switch(8_500_000, SECOND, 0, FUTEX),
     ];
     cpus.extend([second, end]);
-    let of = |futures: &[u32]| {
+    let parked_with = |futures: &[u32]| {
         let facts = RunContext { futures: futures.iter().copied().collect(), ..facts(&[row]) };
         parked(&analysed(facts, cpus.clone()))
     };
-    assert_eq!(of(&[6]), []);
-    assert_eq!(of(&[]), [(1_200_000, 7_999_000)], "a lock, say, which a library's function waits for");
+    assert_eq!(parked_with(&[6]), []);
+    assert_eq!(parked_with(&[]), [(1_200_000, 7_999_000)], "a lock, say, which a library's function waits for");
 }
 
 /// The task of asyncio that answers the client on A.
@@ -295,11 +295,11 @@ fn the_task_that_answers_what_a_loop_received_had_the_message() {
         of_task(2_000_000, JOB, waiting, 9),
         of_task(6_000_000, TASK, waiting, 8),
     ];
-    let of = |looks: &[RoutineRow]| parked(&analysed(facts(looks), looped()));
+    let parked_by = |looks: &[RoutineRow]| parked(&analysed(facts(looks), looped()));
     // Until the loop was woken.
-    assert_eq!(of(&looks), [(1_200_000, 3_999_500), (4_200_000, 7_999_000)]);
-    assert_eq!(of(&[of_task(2_000_000, TASK, runnable, 0)]), [], "its turn had come");
-    assert_eq!(of(&[of_task(2_000_000, JOB, waiting, 9)]), [], "another task");
+    assert_eq!(parked_by(&looks), [(1_200_000, 3_999_500), (4_200_000, 7_999_000)]);
+    assert_eq!(parked_by(&[of_task(2_000_000, TASK, runnable, 0)]), [], "its turn had come");
+    assert_eq!(parked_by(&[of_task(2_000_000, JOB, waiting, 9)]), [], "another task");
 }
 
 /// A worker of the program took one request after the other from a queue: that of the other one was "itself waited", too.
@@ -323,12 +323,12 @@ fn what_a_task_waited_for_before_it_turned_to_the_message_is_another_s() {
     let arriving = [arriving, vec![waking(3_999_500, FIRST), waking(7_999_000, FIRST)]].concat();
     let waits = |ts| RoutineRow { routine: TASK, since_ns: 0, ..look(ts, State::Waiting, 7) };
     let analysis = analysed(facts(&[waits(2_000_000), waits(6_000_000)]), vec![first, arriving]);
-    let of = path(&analysis, 1_000_100, Leg::Service);
-    let parked: Vec<_> = of.iter().filter(|(_, _, owner)| owner.contains("parked")).cloned().collect();
+    let spans = path(&analysis, 1_000_100, Leg::Service);
+    let parked: Vec<_> = spans.iter().filter(|(_, _, owner)| owner.contains("parked")).cloned().collect();
     assert_eq!(
         parked,
         is(&[(1_200_000, 4_100_010, "ahead/parked"), (4_100_010, 7_999_000, "blocked/parked")]),
-        "{of:?}"
+        "{spans:?}"
     );
 }
 
@@ -366,8 +366,12 @@ fn a_request_is_for_the_message_that_its_task_answers() {
     arriving.extend([ready(5_999_000, BEHIND), waking(5_999_010, FIRST)]);
     let analysis = analysed(facts(&[]), vec![first, arriving]);
     let waits = |recv_ns| -> Vec<(u64, u64)> {
-        let of = path(&analysis, recv_ns, Leg::Service);
-        of.iter().filter(|(_, _, owner)| owner.starts_with("blocked/peer:")).map(|&(from, to, _)| (from, to)).collect()
+        let spans = path(&analysis, recv_ns, Leg::Service);
+        spans
+            .iter()
+            .filter(|(_, _, owner)| owner.starts_with("blocked/peer:"))
+            .map(|&(from, to, _)| (from, to))
+            .collect()
     };
     assert_eq!((waits(1_000_000), waits(1_000_100)), (vec![(1_100_010, 5_999_000)], vec![(1_100_110, 1_999_000)]));
 }
@@ -452,8 +456,8 @@ fn a_goroutine_does_not_wait_for_a_lock_before_it_has_the_rest_of_its_request() 
     facts.names.add_places(vec![11, 12, 13]);
     let analysis = analysed(facts, streams);
     let waits = |(_, _, owner): &(u64, u64, String)| owner == "blocked/parked";
-    let of: Vec<_> = path(&analysis, 1_000_000, Leg::Service).into_iter().filter(waits).collect();
-    assert_eq!(of, is(&[(4_100_000, 6_000_000, "blocked/parked")]));
+    let parked: Vec<_> = path(&analysis, 1_000_000, Leg::Service).into_iter().filter(waits).collect();
+    assert_eq!(parked, is(&[(4_100_000, 6_000_000, "blocked/parked")]));
 }
 
 /// A limit on the rate was a channel to which somebody is to send: no goroutine ended its waits.
@@ -506,9 +510,9 @@ fn who_makes_a_goroutine_ready_tells_its_wait_and_whoever_was_in_line_before() {
         facts.names.add_places(vec![11, 12, 13]);
         let analysis = analysed(facts, goroutine_behind_a_job());
         let waits = |(_, _, owner): &(u64, u64, String)| owner == "blocked/parked";
-        let of: Vec<_> = path(&analysis, 1_000_000, Leg::Service).into_iter().filter(waits).collect();
+        let spans: Vec<_> = path(&analysis, 1_000_000, Leg::Service).into_iter().filter(waits).collect();
         let parked = analysis.lifetimes.owners.iter().filter(|owner| owner.frames.contains(&Frame::Parked));
-        (of, parked.map(|owner| owner.frames.clone()).collect::<Vec<_>>())
+        (spans, parked.map(|owner| owner.frames.clone()).collect::<Vec<_>>())
     };
     let (asks, gives_back) = (10, 11);
     let ended = |stack: u32, doing, at: u32| {
@@ -520,8 +524,8 @@ fn who_makes_a_goroutine_ready_tells_its_wait_and_whoever_was_in_line_before() {
     assert_eq!(waits(&[]), (is(&[(1_200_000, 6_000_000, "blocked/parked")]), by_both));
     // Looks at the job, which has a message then: it was at one place from 4 to 5 ms.
     let of_job = |ts_ns| RoutineRow { routine: JOB, ..look(ts_ns, State::Waiting, 13) };
-    let (of, owners) = waits(&[of_job(4_000_000), of_job(5_000_000)]);
-    assert_eq!(of, is(&[(1_200_000, 6_000_000, "blocked/parked")]));
+    let (spans, owners) = waits(&[of_job(4_000_000), of_job(5_000_000)]);
+    assert_eq!(spans, is(&[(1_200_000, 6_000_000, "blocked/parked")]));
     assert!(owners.contains(&ended(gives_back, Doing::Waits, 12)), "{owners:?}");
     // It has none, and a thread ran it: where it then ended the wait.
     let of_job = |ts_ns| RoutineRow { since_ns: NO_MESSAGE, state: State::Running, stack: 0, ..of_job(ts_ns) };
@@ -559,10 +563,10 @@ proptest! {
     /// Whatever breakpoints told of tasks: every nanosecond has one owner, which `analysed` checks, and no wait is outside of the service.
     #[test]
     fn any_runs_of_tasks_leave_an_exact_partition(
-        told in prop::collection::vec((0u64..7_000_000, 0u8..3, 0usize..3, 0u64..4, any::<bool>()), 0..24),
+        breakpoint_events in prop::collection::vec((0u64..7_000_000, 0u8..3, 0usize..3, 0u64..4, any::<bool>()), 0..24),
     ) {
         let mut streams = behind_a_job();
-        for (ts, kind, task, place, on_second) in told {
+        for (ts, kind, task, place, on_second) in breakpoint_events {
             let (task, tid) = ([OF_A, OF_B, JOB][task], if on_second { SECOND } else { FIRST });
             let event = match kind {
                 0 => runs(ts, tid, task),

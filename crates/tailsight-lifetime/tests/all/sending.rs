@@ -119,9 +119,9 @@ fn a_reply_that_the_queueing_discipline_dropped_waits_to_be_sent_again_with_the_
     facts.drop_reasons = (1, 2);
     let drop =
         |reason: u64| event(330, Kind::SkbDrop, flow_flags::OUT, SERVER, [1, PORTS | 5000 << 32, 100 | reason << 32]);
-    let known = analyse(&facts, queued_reply(0, vec![drop(1)]));
+    let with_reason = analyse(&facts, queued_reply(0, vec![drop(1)]));
     let expected = named(&[("own", 40), ("blocked/tx-dropped:QDISC_DROP", 660)]);
-    assert_eq!(parts(&known, 0, Leg::Transmit), expected);
+    assert_eq!(parts(&with_reason, 0, Leg::Transmit), expected);
     let unknown = analyse(&facts, queued_reply(0, vec![drop(70)]));
     assert_eq!(parts(&unknown, 0, Leg::Transmit), named(&[("own", 40), ("blocked/tx-dropped:?", 660)]));
 }

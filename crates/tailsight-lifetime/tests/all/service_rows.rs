@@ -9,7 +9,7 @@ use crate::waits::{A, EPOLL, FUTEX, ONE, TWO, analyse, merged, request, waking};
 
 /// A thread serves a request, sleeps in a lock meanwhile that another one gives back, and waits for more work.
 fn served() -> Analysis {
-    let one = vec![
+    let first = vec![
         switch(5, 0, ONE, 0),
         recv(20, A, ONE),
         switch(30, ONE, 0, FUTEX),
@@ -20,19 +20,19 @@ fn served() -> Analysis {
     let two = merged(
         [request(10, A), vec![switch(12, 0, TWO, 0), waking(200_000, TWO, ONE), switch(300_000, TWO, 0, 0)]].concat(),
     );
-    analyse(vec![one, two])
+    analyse(vec![first, two])
 }
 
 #[test]
 fn a_wait_says_who_ended_it_and_what_it_was_for() {
     let mut rows = vec![];
     served().waits(|row| rows.push(*row));
-    let told = |row: &tailsight_lifetime::service_rows::WaitRow| {
+    let edge_of = |row: &tailsight_lifetime::service_rows::WaitRow| {
         let edge = row.ended_by.map(|(waker, edge)| (waker.tid, edge));
         (row.tid, (row.from_ns, row.to_ns, row.is_whole), row.call_waits_for(), edge)
     };
     assert_eq!(
-        rows.iter().map(told).collect::<Vec<_>>(),
+        rows.iter().map(edge_of).collect::<Vec<_>>(),
         [
             (ONE, (30, 200_000, true), Some("futex"), Some((TWO, Edge::Thread))),
             (ONE, (200_100, 300_000, false), Some("work"), None),

@@ -153,7 +153,7 @@ fn for_tasks(truth: &Truth, request: usize, at_ns: u64, owner: &str, did: &[&'st
         let next = truth.waits_for(task, at_ns);
         if next.is_empty() { ends.push(task) } else { tasks.extend(next) }
     }
-    let one = |task: usize| match truth.task(task, at_ns) {
+    let judgement = |task: usize| match truth.task(task, at_ns) {
         TaskDoing::Works(worker) if truth.worker(worker, at_ns) != Doing::Ready => {
             (0, names_work(worker, owner) || owner.starts_with("ahead") && !owner.contains("sleep:"))
         }
@@ -161,7 +161,7 @@ fn for_tasks(truth: &Truth, request: usize, at_ns: u64, owner: &str, did: &[&'st
         TaskDoing::ForTimer => (3, owner.contains("timer") && owner.contains("sleep:")),
         _ => (1, runs_for_others(truth, at_ns, owner)),
     };
-    let judged: Vec<(usize, bool)> = ends.into_iter().map(one).collect();
+    let judged: Vec<(usize, bool)> = ends.into_iter().map(judgement).collect();
     // It is passed on.
     let first = judged.iter().map(|end| end.0).min().unwrap_or(1);
     let right = judged.iter().any(|end| end.1) || judged.is_empty() && !owner.contains("sleep:");
@@ -197,10 +197,10 @@ fn until_it_is_received_a_message_waits_for_workers() {
     let (mut whole_ns, mut missed_ns) = (0, 0);
     for plan in some_plans(400) {
         let answers = answers(&plan).expect("a partition that is exact");
-        let of = |leg| answers.iter().filter(move |answer| answer.leg == leg);
-        whole_ns += of(Leg::Receive).map(|answer| answer.ns).sum::<u64>();
-        missed_ns += not_right_ns(of(Leg::Receive));
-        assert_eq!(not_right_ns(of(Leg::Transmit)), 0, "{plan:?}");
+        let answers_of = |leg| answers.iter().filter(move |answer| answer.leg == leg);
+        whole_ns += answers_of(Leg::Receive).map(|answer| answer.ns).sum::<u64>();
+        missed_ns += not_right_ns(answers_of(Leg::Receive));
+        assert_eq!(not_right_ns(answers_of(Leg::Transmit)), 0, "{plan:?}");
     }
     assert!(whole_ns > 0 && missed_ns * 1_000 <= whole_ns * MISSED_BEFORE_RECEIVE, "{missed_ns} of {whole_ns} ns");
 }

@@ -107,9 +107,9 @@ fn a_command_of_the_same_round_is_not_the_work_of_the_one_before() {
         switch(10_004_000, LOOP, 0, EPOLL),
     ];
     let analysis = analyse(vec![serving, arriving]);
-    let of = |recv_ns| path(&analysis, recv_ns, Leg::Service);
-    assert_eq!(of(1_000), is(&[(1_000, 2_000, "own"), (2_000, 10_002_000, "ahead")]));
-    assert_eq!(of(2_000), is(&[(2_000, 10_003_000, "own")]));
+    let spans_of = |recv_ns| path(&analysis, recv_ns, Leg::Service);
+    assert_eq!(spans_of(1_000), is(&[(1_000, 2_000, "own"), (2_000, 10_002_000, "ahead")]));
+    assert_eq!(spans_of(2_000), is(&[(2_000, 10_003_000, "own")]));
 }
 
 /// A request that came while the loop went on with a handler after an await waited for that one.

@@ -45,9 +45,9 @@ fn wakes(ts: u64, tid: u32) -> Event {
 }
 /// (received, replied) of each message, in the order of the receive calls.
 fn replied(analysis: &Analysis) -> Vec<(u64, u64)> {
-    let mut all: Vec<_> = analysis.lifetimes.messages.iter().map(|m| (m.recv_ns, m.send_ns)).collect();
-    all.sort_unstable();
-    all
+    let mut times: Vec<_> = analysis.lifetimes.messages.iter().map(|m| (m.recv_ns, m.send_ns)).collect();
+    times.sort_unstable();
+    times
 }
 
 /// A client's pause between two commands, of which the first has no reply. `call`: what the server waits in; `between`: what else it
@@ -76,13 +76,13 @@ fn a_message_without_a_reply_is_not_answered_by_the_next_ones() {
 /// An event loop waits for the answers of other servers in the same call, and a thread that has asked one waits for that.
 #[test]
 fn who_may_wait_for_something_else_still_owes_the_reply() {
-    let both = [(20, 40_000_090), (40_000_040, 40_000_090)];
-    assert_eq!(pause(EPOLL_WAIT, None), both);
+    let answered = [(20, 40_000_090), (40_000_040, 40_000_090)];
+    assert_eq!(pause(EPOLL_WAIT, None), answered);
     let asks = event(40, Kind::Send, flow_flags::CLIENT, SERVER, [1, BEHIND | 550 << 32, 50 | 9 << 32]);
-    assert_eq!(pause(POLL, Some(asks)), both);
+    assert_eq!(pause(POLL, Some(asks)), answered);
     // A loop with poll: it serves another connection, too.
     let other = event(30, Kind::Recv, 0, SERVER, [1, B | 150 << 32, 50 | 9 << 32]);
-    assert_eq!(pause(POLL, Some(other)), both);
+    assert_eq!(pause(POLL, Some(other)), answered);
 }
 
 /// php-fpm reads the last record of a request, eight bytes, after its reply: not one of 1,940 requests had a reply, and the wait for the

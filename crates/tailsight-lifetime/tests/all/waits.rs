@@ -295,9 +295,9 @@ fn a_blocking_call_of_an_event_loop_holds_up_those_that_it_has_received() {
     decides(&analysis, Rule::OtherMessages);
     let longest = |recv_ns| path(&analysis, recv_ns, Leg::Service).into_iter().max_by_key(|span| span.1 - span.0);
     let slept = (begin + 250_100, begin + 5_000_000);
-    let of = |recv_ns| longest(recv_ns).map(|(from, to, owner)| ((from, to), owner)).expect("a wait");
-    assert_eq!(of(begin + 200_000), (slept, format!("blocked/{PEER}")));
-    let (behind, owner) = of(begin + 100_000);
+    let longest_wait = |recv_ns| longest(recv_ns).map(|(from, to, owner)| ((from, to), owner)).expect("a wait");
+    assert_eq!(longest_wait(begin + 200_000), (slept, format!("blocked/{PEER}")));
+    let (behind, owner) = longest_wait(begin + 100_000);
     assert_eq!((behind.0, owner), (slept.0, format!("ahead/sleep:recvfrom/{PEER}")));
     let guessed = analysis.lifetimes.owners.iter().filter(|owner| owner.is_guessed());
     let paths: Vec<String> = guessed.map(|owner| owner.path(&analysis.lifetimes.symbols)).collect();
@@ -365,7 +365,7 @@ fn a_futex_wait_that_a_timer_ends_through_the_poller_is_no_lock() {
 /// thread had woken it for that: in the first case the answer was called the message's own wait for the server.
 #[test]
 fn a_thread_in_the_middle_of_a_job_is_waited_for_and_not_the_server_that_it_asked() {
-    let of = |woken_by: u32, at: u64| {
+    let woken = |woken_by: u32, at: u64| {
         let first = vec![
             switch(5, 0, ONE, 0),
             recv(20, A, ONE),
@@ -389,15 +389,15 @@ fn a_thread_in_the_middle_of_a_job_is_waited_for_and_not_the_server_that_it_aske
         path(&analysis, 20, Leg::Service)
     };
     let slept = |path: &[(u64, u64, String)]| path.iter().find(|s| s.1 - s.0 > 800_000).unwrap().2.clone();
-    assert_eq!(slept(&of(HOLDER, 12)), format!("sibling:two/sleep:futex/sleep:recvfrom/{PEER}"));
-    assert!(slept(&of(ONE, 30)).starts_with("blocked/"), "its own");
+    assert_eq!(slept(&woken(HOLDER, 12)), format!("sibling:two/sleep:futex/sleep:recvfrom/{PEER}"));
+    assert!(slept(&woken(ONE, 30)).starts_with("blocked/"), "its own");
 }
 
 /// squid reads the rest of an answer when its own rules let it: the wait for the answer was of that time, 0.98 s.
 #[test]
 fn an_answer_that_is_read_in_parts_was_there_when_it_came() {
     let part = |ts, upto: u64| event(ts, Kind::PeerRecv, 0, ONE, [LOOPBACK, BEHIND | upto << 32, 4 | 4 << 32]);
-    let of = |second: u64| {
+    let with_second = |second: u64| {
         let working = vec![
             switch(5, 0, ONE, 0),
             recv(20, A, ONE),
@@ -414,8 +414,8 @@ fn an_answer_that_is_read_in_parts_was_there_when_it_came() {
         let path = path(&analyse(vec![working, network]), 20, Leg::Service);
         path.into_iter().filter(|s| s.2.starts_with("blocked/peer:")).map(|s| s.1).max()
     };
-    assert_eq!(of(20), Some(9_000), "all of it had come");
-    assert_eq!(of(24), Some(800_020), "no event says when the rest came");
+    assert_eq!(with_second(20), Some(9_000), "all of it had come");
+    assert_eq!(with_second(24), Some(800_020), "no event says when the rest came");
 }
 
 /// A holder that ran, then slept by a timer of its own, serves nobody: a lock, with what it did.
@@ -665,8 +665,9 @@ fn a_message_for_which_no_connection_was_free_waited_for_one() {
     let analysis = analyse(vec![working, network]);
     let waits = |recv_ns| {
         let path = path(&analysis, recv_ns, Leg::Service);
-        let of = |s: &(u64, u64, String)| s.2.strip_prefix("blocked/peer:").map(|name| (s.0, s.1, name.to_owned()));
-        path.iter().filter_map(of).collect::<Vec<_>>()
+        let peer_wait =
+            |s: &(u64, u64, String)| s.2.strip_prefix("blocked/peer:").map(|name| (s.0, s.1, name.to_owned()));
+        path.iter().filter_map(peer_wait).collect::<Vec<_>>()
     };
     let server = "python3 (127.0.0.1:9101)".to_owned();
     assert_eq!(waits(20), [(30, 500_000, server.clone())]);

@@ -110,14 +110,14 @@ fn functions_of_an_interrupt_lie_in_it_and_those_of_the_thread_go_on_behind_it()
         ..Traced::default()
     };
     let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
-    let (mut known, mut symbols) = (Names::new(&[row]), Vec::new());
-    known.add_functions(Some(&traced), &mut symbols);
-    let context = RunContext { names: known, cpus: 1, symbols, ..RunContext::default() };
+    let (mut names, mut symbols) = (Names::new(&[row]), Vec::new());
+    names.add_functions(Some(&traced), &mut symbols);
+    let context = RunContext { names: names, cpus: 1, symbols, ..RunContext::default() };
     let analysis = Analysis::build(&context, &[CpuEvents { cpu: 0, events }]);
     let symbols = &analysis.lifetimes.symbols;
-    let mut seen = Vec::new();
-    analysis.on_cores(&[THREAD], |_, span, owner| seen.push((span.from_ns, owner.path(symbols))));
-    let seen: Vec<(u64, &str)> = seen.iter().map(|(ns, path)| (*ns, path.as_str())).collect();
+    let mut spans = Vec::new();
+    analysis.on_cores(&[THREAD], |_, span, owner| spans.push((span.from_ns, owner.path(symbols))));
+    let spans: Vec<(u64, &str)> = spans.iter().map(|(ns, path)| (*ns, path.as_str())).collect();
     let call = "own/function:do_syscall_64";
     let (receive, softirq) = (format!("{call}/function:tcp_recvmsg"), "softirq:net_rx");
     let in_softirq = format!("{receive}/{softirq}");
@@ -136,7 +136,7 @@ fn functions_of_an_interrupt_lie_in_it_and_those_of_the_thread_go_on_behind_it()
         (1090, call),
         (1100, "own"),
     ];
-    assert_eq!(seen, expected);
+    assert_eq!(spans, expected);
 }
 
 /// A softirq that polls packets, each seen in a function that ends before the next is seen: however many there are, and however deep the
@@ -168,16 +168,16 @@ fn functions_around_and_in_the_packets_of_a_softirq_end_where_they_end() {
         ..Traced::default()
     };
     let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
-    let (mut known, mut symbols) = (Names::new(&[row]), Vec::new());
-    known.add_functions(Some(&traced), &mut symbols);
-    let context = RunContext { names: known, cpus: 1, symbols, ..RunContext::default() };
+    let (mut names, mut symbols) = (Names::new(&[row]), Vec::new());
+    names.add_functions(Some(&traced), &mut symbols);
+    let context = RunContext { names: names, cpus: 1, symbols, ..RunContext::default() };
     let analysis = Analysis::build(&context, &[CpuEvents { cpu: 0, events }]);
     let symbols = &analysis.lifetimes.symbols;
-    let mut seen = std::collections::BTreeMap::new();
+    let mut spans = std::collections::BTreeMap::new();
     analysis.on_cores(&[THREAD], |_, span, owner| {
-        seen.insert(span.from_ns, owner.path(symbols));
+        spans.insert(span.from_ns, owner.path(symbols));
     });
-    let at = |ns: u64| seen.range(..=ns).next_back().unwrap().1.as_str();
+    let at = |ns: u64| spans.range(..=ns).next_back().unwrap().1.as_str();
     let poll = at(1020).to_owned();
     assert!(poll.ends_with("softirq:net_rx/function:net_rx_action"), "{poll}");
     let (first, between) = (at(2025).to_owned(), at(2500).to_owned());

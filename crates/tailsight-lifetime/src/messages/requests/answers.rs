@@ -1,5 +1,5 @@
 //! The replies of a parsed flow: which send calls and which hand-overs to the driver belong to a request. In: packets to the driver as
-//! parsed, send calls. Out: send and hand-over times of messages in [`Found`].
+//! parsed, send calls. Out: send and hand-over times of messages in [`Traffic`].
 //!
 //! A reply begins with the send call of its first byte, and is sent when the driver has its last byte. Most packets are given to the
 //! driver inside the send call, whose event comes at its end, so a parsed reply waits for that event. Requests without a known reply
@@ -11,7 +11,7 @@ use tailsight_protocol::frame::{Frame, Pairing, ReplyFrame, Segment, Why};
 
 use super::capture::Open;
 use super::{Place, reason};
-use crate::messages::Found;
+use crate::messages::Traffic;
 use crate::messages::replies::{Replies, SendCall};
 use crate::model::flags;
 
@@ -90,7 +90,7 @@ impl Answers {
         packet: &Open,
         cpu: u16,
         captured: &[u8],
-        found: &mut Found,
+        traffic: &mut Traffic,
         feed: impl FnOnce(Segment<'_>, &mut Vec<Frame>),
     ) {
         let from = self.place.at(packet.seq);
@@ -99,34 +99,34 @@ impl Answers {
         self.xmits.push_back(Xmit { from, to, ts: packet.ts, cpu });
         feed(Segment { offset: from, len: to - from, captured }, &mut self.frames);
         self.framed.extend(self.frames.drain(..));
-        self.resolve(false, found);
+        self.resolve(false, traffic);
     }
 
     /// A send call took `bytes` bytes up to `call.end`.
-    pub fn sent(&mut self, call: SendCall, bytes: u32, found: &mut Found) {
+    pub fn sent(&mut self, call: SendCall, bytes: u32, traffic: &mut Traffic) {
         let to = self.place.at(call.end);
         self.sends.push_back(Sent { from: to.saturating_sub(u64::from(bytes)), to, call });
-        self.resolve(false, found);
+        self.resolve(false, traffic);
     }
 
     /// Replies whose send calls are all known become their requests'.
-    fn resolve(&mut self, at_end: bool, found: &mut Found) {
+    fn resolve(&mut self, at_end: bool, traffic: &mut Traffic) {
         while let Some(frame) = self.framed.front().copied() {
             let (from, to) = match frame {
                 Frame::Reply(ReplyFrame { from, to, .. }) | Frame::Unsolicited { from, to } => (from, to),
                 Frame::Lost { from, to, .. } => (from, to),
                 Frame::Request(_) => (0, 0),
             };
-            let known = self.sends.back().is_some_and(|s| s.to >= to);
-            if !known && !at_end && self.framed.len() < LIMIT {
+            let is_sent = self.sends.back().is_some_and(|s| s.to >= to);
+            if !is_sent && !at_end && self.framed.len() < LIMIT {
                 break;
             }
             self.framed.pop_front();
             match frame {
-                Frame::Reply(reply) => self.reply(&reply, found),
+                Frame::Reply(reply) => self.reply(&reply, traffic),
                 Frame::Lost { why, .. } => {
                     if why != Why::Unfinished {
-                        *found.framing.why.entry(reason(why).to_owned()).or_default() += 1;
+                        *traffic.framing.why.entry(reason(why).to_owned()).or_default() += 1;
                     }
                     self.unclaim(from, to);
                 }
@@ -141,19 +141,19 @@ impl Answers {
         }
     }
 
-    fn reply(&mut self, frame: &ReplyFrame, found: &mut Found) {
+    fn reply(&mut self, frame: &ReplyFrame, traffic: &mut Traffic) {
         let Some(seq) = frame.request else { return self.unclaim(frame.from, frame.to) };
         while let Some(request) = self.waiting.front().copied()
             && request.seq <= seq
         {
             self.waiting.pop_front();
             if request.seq < seq {
-                self.skip(request, found);
+                self.skip(request, traffic);
                 continue;
             }
-            self.share_out(found);
+            self.share_out(traffic);
             if let Some(index) = request.message {
-                self.answer(index, frame, found);
+                self.answer(index, frame, traffic);
             }
             return;
         }
@@ -161,19 +161,19 @@ impl Answers {
     }
 
     /// A later request was answered before this one.
-    fn skip(&mut self, request: Waiting, found: &mut Found) {
+    fn skip(&mut self, request: Waiting, traffic: &mut Traffic) {
         let Some(index) = request.message else { return };
         if request.quiet {
-            found.messages[index as usize].flags |= flags::NO_REPLY;
+            traffic.messages[index as usize].flags |= flags::NO_REPLY;
         } else {
-            found.framing.unpaired += 1;
+            traffic.framing.unpaired += 1;
             self.unpaired.push(index);
         }
     }
 
-    fn answer(&mut self, index: u32, frame: &ReplyFrame, found: &mut Found) {
-        let message = &mut found.messages[index as usize];
-        let extra = &mut found.extras[index as usize];
+    fn answer(&mut self, index: u32, frame: &ReplyFrame, traffic: &mut Traffic) {
+        let message = &mut traffic.messages[index as usize];
+        let extra = &mut traffic.extras[index as usize];
         message.reply_bytes = (frame.to - frame.from).min(u64::from(u32::MAX)) as u32;
         message.flags |= match frame.pairing {
             Pairing::Id => flags::PAIRED_BY_ID,
@@ -250,28 +250,28 @@ impl Answers {
     }
 
     /// What has no reply of its own gets the send calls without a request, by order.
-    fn share_out(&mut self, found: &mut Found) {
+    fn share_out(&mut self, traffic: &mut Traffic) {
         if self.unpaired.is_empty() {
             return;
         }
         let unpaired = std::mem::take(&mut self.unpaired);
         let mut unpaired: Vec<(u64, u32)> =
-            unpaired.into_iter().map(|i| (found.messages[i as usize].recv_ns, i)).collect();
+            unpaired.into_iter().map(|i| (traffic.messages[i as usize].recv_ns, i)).collect();
         unpaired.sort_unstable();
         let mut replies = Replies::default();
         let mut sends = std::mem::take(&mut self.unclaimed).into_iter().peekable();
         for batch in unpaired.chunk_by(|a, b| a.0 == b.0) {
             while let Some(call) = sends.next_if(|s| s.ts < batch[0].0) {
-                replies.sent(call, found);
+                replies.sent(call, traffic);
             }
-            replies.received(batch.iter().map(|x| x.1), found);
+            replies.received(batch.iter().map(|x| x.1), traffic);
         }
         sends.for_each(|call| {
-            replies.sent(call, found);
+            replies.sent(call, traffic);
         });
-        replies.end(found);
+        replies.end(traffic);
         for (_, i) in unpaired {
-            let message = &mut found.messages[i as usize];
+            let message = &mut traffic.messages[i as usize];
             if message.flags & flags::UNFRAMED == 0 && message.send_ns != 0 {
                 message.flags |= flags::PAIRING_ASSUMED;
             }
@@ -279,19 +279,19 @@ impl Answers {
     }
 
     /// The flow or the recording ended. `frames`: the framer's last.
-    pub fn end(&mut self, frames: Vec<Frame>, found: &mut Found) {
+    pub fn end(&mut self, frames: Vec<Frame>, traffic: &mut Traffic) {
         let reply = |f: &Frame| {
             use tailsight_protocol::frame::Direction::Replies;
             matches!(f, Frame::Reply(_) | Frame::Unsolicited { .. } | Frame::Lost { direction: Replies, .. })
         };
         self.framed.extend(frames.into_iter().filter(reply));
-        self.resolve(true, found);
+        self.resolve(true, traffic);
         // What was sent and not given to the driver is nobody's reply as far as is known.
         self.unclaim(0, u64::MAX);
         for request in std::mem::take(&mut self.waiting) {
-            self.skip(request, found);
+            self.skip(request, traffic);
         }
-        self.share_out(found);
+        self.share_out(traffic);
     }
 }
 

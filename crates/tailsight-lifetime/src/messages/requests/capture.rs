@@ -167,16 +167,16 @@ mod tests {
     #[test]
     fn pieces_of_two_cores_are_put_together_and_cut_to_the_packet() {
         let mut c = Captures::new(2, 192);
-        let one = c.begin(0, &packet(1000, 50), false);
+        let first = c.begin(0, &packet(1000, 50), false);
         assert_eq!(c.piece(0, &piece(0, false, 1000, 1)), None);
-        let two = c.begin(1, &packet(5, 20), true);
-        assert_eq!(c.piece(1, &piece(0, true, 5, 9)).map(|o| (o.id, o.out)), Some((two, true)));
+        let second = c.begin(1, &packet(5, 20), true);
+        assert_eq!(c.piece(1, &piece(0, true, 5, 9)).map(|o| (o.id, o.out)), Some((second, true)));
         assert_eq!(c.piece(0, &piece(1, false, 1000, 2)), None);
-        assert_eq!(c.piece(0, &piece(2, false, 1000, 3)).map(|o| o.id), Some(one));
-        assert_eq!(c.from(one, 1000), [[1u8; 24].as_slice(), &[2; 24], &[3; 2]].concat());
-        assert_eq!(c.from(one, 1047), [2, 3, 3]);
-        assert_eq!(c.from(two, 5), [9; 20]);
-        assert!(c.from(one, 999).is_empty() && c.from(one, 1051).is_empty() && c.from(0, 0).is_empty());
+        assert_eq!(c.piece(0, &piece(2, false, 1000, 3)).map(|o| o.id), Some(first));
+        assert_eq!(c.from(first, 1000), [[1u8; 24].as_slice(), &[2; 24], &[3; 2]].concat());
+        assert_eq!(c.from(first, 1047), [2, 3, 3]);
+        assert_eq!(c.from(second, 5), [9; 20]);
+        assert!(c.from(first, 999).is_empty() && c.from(first, 1051).is_empty() && c.from(0, 0).is_empty());
         assert!(c.from(77, 0).is_empty());
     }
 

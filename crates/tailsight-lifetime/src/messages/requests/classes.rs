@@ -23,10 +23,10 @@ pub struct RequestClass {
 
 /// The class of bytes in which no request is known.
 pub const UNFRAMED: &str = "unframed";
-/// The class of what is beyond [`MOST`] classes.
+/// The class of what is beyond [`MOST_CLASSES`] classes.
 const OTHER: &str = "other";
 /// Classes of a run; commands come from the wire and could be anything.
-const MOST: usize = 1024;
+const MOST_CLASSES: usize = 1024;
 
 type Key = (Command, Shape, u64, u64, u64);
 
@@ -45,9 +45,9 @@ impl Classes {
         let key_bytes = if http || class.value_bytes > 0 { 0 } else { bucket(u64::from(class.key_bytes)) };
         let keys = if http { 0 } else { bucket(u64::from(class.keys)) };
         let key = (class.command, class.path, keys, key_bytes, bucket(class.value_bytes));
-        let full = self.list.len() >= MOST;
+        let full = self.list.len() >= MOST_CLASSES;
         match self.ids.entry(key) {
-            Entry::Occupied(known) => *known.get(),
+            Entry::Occupied(class) => *class.get(),
             Entry::Vacant(_) if full => self.other(),
             Entry::Vacant(place) => {
                 self.list.push(described(key));
@@ -65,10 +65,10 @@ impl Classes {
     }
 
     fn other(&mut self) -> u16 {
-        if self.list.len() == MOST {
+        if self.list.len() == MOST_CLASSES {
             self.list.push(RequestClass { name: OTHER.into(), ..RequestClass::default() });
         }
-        MOST as u16
+        MOST_CLASSES as u16
     }
 
     /// All of them, by index.
@@ -142,7 +142,7 @@ mod tests {
         let mut classes = Classes::default();
         let ids: Vec<u16> = (0..3000).map(|i| classes.of(Protocol::Resp, &class(&format!("c{i}"), 0, 0, 0))).collect();
         let list = classes.into_list();
-        assert_eq!(list.len(), MOST + 1);
+        assert_eq!(list.len(), MOST_CLASSES + 1);
         assert!(ids.iter().all(|&i| usize::from(i) < list.len()));
         assert_eq!(list[usize::from(ids[2999])].name, "other");
     }

@@ -1,5 +1,5 @@
 //! A TCP flow whose requests are messages. In: what each receive call returned, each packet to the driver, each send call, in time
-//! order. Out: messages in [`Found`].
+//! order. Out: messages in [`Traffic`].
 //!
 //! A segment is parsed when a receive call first touches it: by then everything before it has arrived, in order, and no reply to it
 //! can have been sent. A request becomes a message with the receive call that returned its last byte. Where the parser lost track, the
@@ -16,12 +16,12 @@ use super::capture::{Captures, Open};
 use super::{Place, reason};
 use crate::messages::replies::SendCall;
 use crate::messages::tcp::{Pending, Receiver};
-use crate::messages::{Extra, Found, RecvCall};
+use crate::messages::{Extra, RecvCall, Traffic};
 use crate::model::{Incomplete, Message, flags};
 
 /// A segment that a receive call has touched.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct TouchedSegment {
     from: u64,
     to: u64,
     segment: Pending,
@@ -52,7 +52,7 @@ pub struct Framed {
     framer: frame::Flow,
     place: Place,
     flow: u32,
-    seen: VecDeque<Seen>,
+    touched: VecDeque<TouchedSegment>,
     items: VecDeque<Item>,
     /// Receive calls, each with the place up to which it returned.
     calls: VecDeque<(u64, RecvCall)>,
@@ -74,7 +74,7 @@ impl Framed {
             framer: frame::Flow::new(protocol, from_start),
             place: Place::default(),
             flow,
-            seen: VecDeque::new(),
+            touched: VecDeque::new(),
             items: VecDeque::new(),
             calls: VecDeque::new(),
             called: 0,
@@ -85,24 +85,24 @@ impl Framed {
         }
     }
 
-    /// A receive call returned bytes up to the event's `copied_seq`. Returns the range of new messages in `found`.
+    /// A receive call returned bytes up to the event's `copied_seq`. Returns the range of new messages in `traffic`.
     pub fn recv(
         &mut self,
         event: &Event,
         call: RecvCall,
         receiver: &mut Receiver,
         captures: &Captures,
-        found: &mut Found,
+        traffic: &mut Traffic,
     ) -> std::ops::Range<u32> {
-        let first = found.messages.len() as u32;
+        let first = traffic.messages.len() as u32;
         let copied_seq = fields::Recv::of(event).copied_seq;
         receiver.touch(copied_seq, |segment, fresh, whole_ns| {
             let from = self.place.at(segment.seq);
             let to = from + u64::from(segment.end.wrapping_sub(segment.seq));
-            let seen = Seen { from, to, segment: *segment, whole_ns };
-            match self.seen.back_mut() {
-                Some(last) if last.from == from => *last = seen,
-                _ => self.seen.push_back(seen),
+            let touched = TouchedSegment { from, to, segment: *segment, whole_ns };
+            match self.touched.back_mut() {
+                Some(last) if last.from == from => *last = touched,
+                _ => self.touched.push_back(touched),
             }
             if fresh {
                 let captured = captures.from(segment.capture, segment.seq);
@@ -113,41 +113,41 @@ impl Framed {
         });
         let upto = self.place.at(copied_seq);
         self.calls.push_back((upto, call));
-        self.settle(upto, found);
-        let last = found.messages.len() as u32;
-        let now = found.messages[first as usize..].iter().filter(|m| m.recv_ns == call.ts).count();
-        for message in found.messages[first as usize..].iter_mut().filter(|m| m.recv_ns == call.ts) {
+        self.settle(upto, traffic);
+        let last = traffic.messages.len() as u32;
+        let now = traffic.messages[first as usize..].iter().filter(|m| m.recv_ns == call.ts).count();
+        for message in traffic.messages[first as usize..].iter_mut().filter(|m| m.recv_ns == call.ts) {
             message.batch = now.min(usize::from(u16::MAX)) as u16;
         }
         first..last
     }
 
     /// A packet was given to the driver, with what was kept of it.
-    pub fn xmit(&mut self, packet: &Open, cpu: u16, captured: &[u8], found: &mut Found) {
+    pub fn xmit(&mut self, packet: &Open, cpu: u16, captured: &[u8], traffic: &mut Traffic) {
         let framer = &mut self.framer;
-        self.answers.xmit(packet, cpu, captured, found, |segment, frames| framer.reply(segment, |f| frames.push(f)));
+        self.answers.xmit(packet, cpu, captured, traffic, |segment, frames| framer.reply(segment, |f| frames.push(f)));
     }
 
     /// A send call took bytes up to `call.end`.
-    pub fn sent(&mut self, call: SendCall, bytes: u32, found: &mut Found) {
-        self.answers.sent(call, bytes, found);
+    pub fn sent(&mut self, call: SendCall, bytes: u32, traffic: &mut Traffic) {
+        self.answers.sent(call, bytes, traffic);
     }
 
     /// Everything that ends at or before `upto` becomes messages.
-    fn settle(&mut self, upto: u64, found: &mut Found) {
+    fn settle(&mut self, upto: u64, traffic: &mut Traffic) {
         while let Some(item) = self.items.front().copied()
             && item.to() <= upto
         {
             self.items.pop_front();
             match item {
-                Item::Request(frame) => self.request(&frame, found),
-                Item::Lost { why: Why::Unfinished, .. } => found.lose(Incomplete::RecordingEnded, 1),
-                Item::Lost { from, to, why } => self.lost(from, to, why, found),
+                Item::Request(frame) => self.request(&frame, traffic),
+                Item::Lost { why: Why::Unfinished, .. } => traffic.lose(Incomplete::RecordingEnded, 1),
+                Item::Lost { from, to, why } => self.lost(from, to, why, traffic),
             }
             self.resolved = item.to();
         }
-        while self.seen.front().is_some_and(|s| s.to <= self.resolved) {
-            self.seen.pop_front();
+        while self.touched.front().is_some_and(|s| s.to <= self.resolved) {
+            self.touched.pop_front();
         }
         while let Some((end, _)) = self.calls.front()
             && *end <= self.resolved
@@ -173,60 +173,60 @@ impl Framed {
         if alone { first.entered } else { 0 }
     }
 
-    fn overlapping(&self, from: u64, to: u64) -> impl Iterator<Item = &Seen> {
-        let at = self.seen.partition_point(|s| s.to <= from);
-        self.seen.range(at..).take_while(move |s| s.from < to)
+    fn overlapping(&self, from: u64, to: u64) -> impl Iterator<Item = &TouchedSegment> {
+        let at = self.touched.partition_point(|s| s.to <= from);
+        self.touched.range(at..).take_while(move |s| s.from < to)
     }
 
-    fn request(&mut self, frame: &RequestFrame, found: &mut Found) {
-        let index = self.message(frame.from, frame.to, found);
+    fn request(&mut self, frame: &RequestFrame, traffic: &mut Traffic) {
+        let index = self.message(frame.from, frame.to, traffic);
         if let Some(index) = index {
-            let class = found.classes.of(self.protocol, &frame.class);
-            let message = &mut found.messages[index as usize];
+            let class = traffic.classes.of(self.protocol, &frame.class);
+            let message = &mut traffic.messages[index as usize];
             message.class = class;
             message.flags |= if frame.inferred { flags::INFERRED } else { 0 };
             message.flags |= if frame.answered == Some(false) { flags::NO_REPLY } else { 0 };
             let began_ns = self.began(frame.from, frame.to);
             if began_ns != 0 {
-                found.uncommon.entry(&mut found.extras[index as usize]).began_ns = began_ns;
+                traffic.uncommon.entry(&mut traffic.extras[index as usize]).began_ns = began_ns;
             }
         } else {
-            found.lose(Incomplete::PacketsNotSeen, 1);
+            traffic.lose(Incomplete::PacketsNotSeen, 1);
         }
         if frame.answered != Some(false) {
             self.answers.expect(Waiting { seq: frame.seq, message: index, quiet: frame.answered.is_none() });
         }
     }
 
-    fn lost(&mut self, from: u64, to: u64, why: Why, found: &mut Found) {
-        *found.framing.why.entry(reason(why).to_owned()).or_default() += 1;
+    fn lost(&mut self, from: u64, to: u64, why: Why, traffic: &mut Traffic) {
+        *traffic.framing.why.entry(reason(why).to_owned()).or_default() += 1;
         let parts: Vec<(u64, u64)> = self.overlapping(from, to).map(|s| (s.from.max(from), s.to.min(to))).collect();
-        let first = found.messages.len();
+        let first = traffic.messages.len();
         for (from, to) in parts {
-            if let Some(index) = self.message(from, to, found) {
-                found.messages[index as usize].flags |= flags::UNFRAMED;
-                found.messages[index as usize].class = found.classes.unframed();
+            if let Some(index) = self.message(from, to, traffic) {
+                traffic.messages[index as usize].flags |= flags::UNFRAMED;
+                traffic.messages[index as usize].class = traffic.classes.unframed();
                 self.answers.unknown(index);
             }
         }
         // Batches, by receive call.
-        for batch in found.messages[first..].chunk_by_mut(|a, b| a.recv_ns == b.recv_ns) {
+        for batch in traffic.messages[first..].chunk_by_mut(|a, b| a.recv_ns == b.recv_ns) {
             let n = batch.len().min(usize::from(u16::MAX)) as u16;
             batch.iter_mut().for_each(|m| m.batch = n);
         }
     }
 
     /// A message of the bytes `from..to`: seen with the first of them, readable and received with the last.
-    fn message(&mut self, from: u64, to: u64, found: &mut Found) -> Option<u32> {
+    fn message(&mut self, from: u64, to: u64, traffic: &mut Traffic) -> Option<u32> {
         let call = self.call(to)?;
         let first = *self.overlapping(from, to).next()?;
         let mut last = first;
         let (mut retransmitted, mut arrived, mut own) = (0, 0, 0);
-        for seen in self.overlapping(from, to) {
-            last = *seen;
-            retransmitted |= seen.segment.flags;
-            arrived = arrived.max(seen.segment.driver_ns);
-            own = own.max(seen.segment.stack_ns);
+        for touched in self.overlapping(from, to) {
+            last = *touched;
+            retransmitted |= touched.segment.flags;
+            arrived = arrived.max(touched.segment.driver_ns);
+            own = own.max(touched.segment.stack_ns);
         }
         let (begin, end) = (&first.segment, &last.segment);
         let mut message = Message {
@@ -255,33 +255,33 @@ impl Framed {
         let mut extra = Extra { stack_cpu: begin.stack_cpu, ..Extra::default() };
         if last.whole_ns > own && last.whole_ns <= message.handoff_ns {
             message.flags |= flags::HELD;
-            found.uncommon.entry(&mut extra).held_until_ns = last.whole_ns;
+            traffic.uncommon.entry(&mut extra).held_until_ns = last.whole_ns;
         }
         if arrived > begin.stack_ns {
-            found.uncommon.entry(&mut extra).arrived_ns = arrived;
+            traffic.uncommon.entry(&mut extra).arrived_ns = arrived;
         }
-        Some(found.add(message, extra))
+        Some(traffic.add(message, extra))
     }
 
     /// The flow or the recording ended.
-    pub fn end(&mut self, found: &mut Found) {
+    pub fn end(&mut self, traffic: &mut Traffic) {
         let frames = &mut self.frames;
         self.framer.finish(|f| frames.push(f));
         let frames = std::mem::take(&mut self.frames);
         self.items.extend(frames.iter().copied().filter_map(item));
         let received = self.calls.back().map_or(self.called, |c| c.0);
-        self.settle(received, found);
+        self.settle(received, traffic);
         for item in std::mem::take(&mut self.items) {
             // Of a gap, the segments that were received.
             if let Item::Lost { from, why, .. } = item {
-                let whole = self.seen.iter().filter(|s| s.to <= received).map(|s| s.to).next_back().unwrap_or(0);
+                let whole = self.touched.iter().filter(|s| s.to <= received).map(|s| s.to).next_back().unwrap_or(0);
                 if why != Why::Unfinished && from < whole {
-                    self.lost(from, whole, why, found);
+                    self.lost(from, whole, why, traffic);
                 }
             }
-            found.lose(Incomplete::RecordingEnded, 1);
+            traffic.lose(Incomplete::RecordingEnded, 1);
         }
-        self.answers.end(frames, found);
+        self.answers.end(frames, traffic);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::path::pieces::{Focus, Followed};
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let how = case.wait.how;
-    let tid = case.focus.of.answerer.filter(|_| case.depth == 0 && how.is_for_what_comes())?;
+    let tid = case.focus.of_message.answerer.filter(|_| case.depth == 0 && how.is_for_what_comes())?;
     if case.ended_by().is_some() {
         return None;
     }

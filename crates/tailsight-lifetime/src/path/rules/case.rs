@@ -131,7 +131,7 @@ impl<'a> Case<'a> {
 
     /// The server whose packet ended the sleep, if it answered another message's call.
     pub fn answer_to_another(&self) -> Option<Frame> {
-        let message = self.focus.of.message;
+        let message = self.focus.of_message.message;
         let number = self.wait.waker?.ready.checked_sub(1)?;
         let ready = self.activity.peers.readies.get(number as usize)?;
         let is_another = ready.of != NOBODY && message != NOBODY && ready.of != message;
@@ -143,7 +143,7 @@ impl<'a> Case<'a> {
         let Wait { how, waker, .. } = self.wait;
         // Before the thread works for this message it waits for answers to other messages' calls, and who holds a lock for the answer to its own.
         let own = self.from >= self.focus.own_from && self.focus.followed.because.is_none();
-        let message = if own { self.focus.of.message } else { NOBODY };
+        let message = if own { self.focus.of_message.message } else { NOBODY };
         let peer = peer(self.activity, (self.focus.tid, message), waker);
         let Some(waker) = waker.filter(|_| !how.stopped) else { return peer };
         if !waker.interrupt {
@@ -151,7 +151,7 @@ impl<'a> Case<'a> {
             return symbol.map(|symbol| Frame::WokenBy { symbol });
         }
         // A thread that waited for this message would have been woken by the hand-off.
-        let timer = waker.timer && self.focus.of.handoff.is_some() && how.polls();
+        let timer = waker.timer && self.focus.of_message.handoff.is_some() && how.polls();
         peer.or(timer.then_some(Frame::Timer))
     }
 }
@@ -163,12 +163,12 @@ pub(super) fn serves_others(activity: &Activity, focus: &Focus, tid: u32, ts: u6
 
 /// Whether a thread that is in a busy period at `ts` serves messages other than this one.
 pub(in crate::path) fn serves(activity: &Activity, focus: &Focus, tid: u32, ts: u64) -> bool {
-    if focus.of.mine == [(0, 0); 2] {
+    if focus.of_message.mine == [(0, 0); 2] {
         return true;
     }
     let Some(period) = activity.service.period(tid, ts) else { return false };
     let mine = |&(by, at): &(u32, u64)| by == tid && by != 0 && period.from <= at && at < period.to;
-    !focus.of.mine.iter().any(mine)
+    !focus.of_message.mine.iter().any(mine)
 }
 
 /// Whether a thread that slept so waited for the next command of its connection, and at `released` ended another thread's wait while it

@@ -8,7 +8,7 @@ use super::{Case, Verdict};
 use crate::scan::activity::Activity;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let (cpu, handoff_ns) = case.focus.of.handoff?;
+    let (cpu, handoff_ns) = case.focus.of_message.handoff?;
     let waker = case.wait.waker.filter(|waker| waker.interrupt && waker.cpu == cpu)?;
     same_softirq(case.activity, cpu, handoff_ns, case.ended).then_some(Verdict::ReceiveCore(waker.cpu))
 }

@@ -18,7 +18,7 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let polls = how.polls() && !holds_for_its_client(case.activity, focus, focus.tid, how, focus.until);
     let idle = in_a_lock && polls && !case.sleeper_serves();
     let by = if idle { case.ended_by() } else { None };
-    let of_message = (focus.of.mine[0].0, focus.of.mine[0].1);
+    let of_message = (focus.of_message.mine[0].0, focus.of_message.mine[0].1);
     let asked = how.is_for_data()
         && matches!(by, Some(Frame::Peer { .. }))
         && was_at_something_else(case.activity, focus.tid, case.wait.from, of_message);

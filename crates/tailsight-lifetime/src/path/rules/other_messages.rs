@@ -15,8 +15,8 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     // Java sleeps in a futex until a time.
     let for_a_time = how.is_for_a_time() || how.is_for_a_lock() && wait.waker.is_some_and(|waker| waker.timer);
     let holds_up = how.is_for_data() || from < focus.own_from && for_a_time;
-    let is_before =
-        from < focus.own_from || from < focus.of.answered && serves(case.activity, &focus, focus.tid, wait.from);
+    let is_before = from < focus.own_from
+        || from < focus.of_message.answered && serves(case.activity, &focus, focus.tid, wait.from);
     let is_ahead = case.depth == 0
         && focus.followed.because.is_none()
         && how.is_interruptible()

@@ -8,7 +8,7 @@ use super::{Case, Verdict};
 use crate::model::Frame;
 
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
-    let in_time = case.depth == 0 && case.ended <= case.focus.of.arrives_until;
+    let in_time = case.depth == 0 && case.ended <= case.focus.of_message.arrives_until;
     let arriving = in_time && case.ended_by().is_none() && case.wait.how.is_for_what_comes();
     arriving.then_some(Verdict::Wait(Frame::RequestArriving))
 }

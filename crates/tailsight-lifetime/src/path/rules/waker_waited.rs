@@ -19,7 +19,7 @@ use crate::timelines::waits::Wait;
 pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let focus = case.focus;
     // In the receive leg the thread fell asleep after the message arrived, so it waits for something else.
-    if focus.of.message == NOBODY || focus.of.handoff.is_some() || focus.followed.because.is_some() {
+    if focus.of_message.message == NOBODY || focus.of_message.handoff.is_some() || focus.followed.because.is_some() {
         return None;
     }
     let waker = case.sibling().filter(|_| case.needs_what_another_has())?;
@@ -58,7 +58,7 @@ fn origin(
         return None;
     }
     let how = if place == 0 { how } else { Sleep { place, ..how } };
-    if let Some(peer @ Frame::Peer { .. }) = peer(activity, (tid, focus.of.message), waker) {
+    if let Some(peer @ Frame::Peer { .. }) = peer(activity, (tid, focus.of_message.message), waker) {
         return Some(Origin { until, how, by: Some(peer) });
     }
     match waker {

@@ -139,8 +139,8 @@ impl Machine {
         }
         let kind = if napi { Kind::RxNapi } else { Kind::RxBacklog };
         let mut early = None;
-        let seen = if self.early_hooks { parts.as_slice() } else { &[] };
-        for &part in seen {
+        let early_parts = if self.early_hooks { parts.as_slice() } else { &[] };
+        for &part in early_parts {
             let ts = self.packet(c, kind, flow, part, 2);
             early.get_or_insert((ts, c as u16));
         }
@@ -214,13 +214,13 @@ impl Machine {
         for offset in from..to {
             let reported = self.flows[like.flow].reported;
             let byte = &mut self.flows[like.flow].bytes[offset as usize];
-            if let Some(known) = byte.0 {
+            if let Some(message) = byte.0 {
                 // The last device's protocol processing is the one that counts, for every message in the packet.
-                let known = &mut messages[known];
-                if known.recv.is_none() && offset >= reported {
-                    known.again = true;
+                let message = &mut messages[message];
+                if message.recv.is_none() && offset >= reported {
+                    message.again = true;
                     if twice {
-                        known.stack.1 = c as u16;
+                        message.stack.1 = c as u16;
                     }
                 }
                 before = None;

@@ -212,18 +212,20 @@ impl Machine {
         if policy == 0 {
             return; // half a request: more must be read first
         }
-        let all = std::mem::take(waiting);
+        let messages = std::mem::take(waiting);
         let batch = self.truth.batches.len();
         // A thread pool: known by the remote address while that has one request outstanding.
-        let pool = udp && policy == 4 && alone && all.len() == 1;
+        let pool = udp && policy == 4 && alone && messages.len() == 1;
         let sender = if pool { (t + 1) % self.threads } else { t };
         let reply = |messages: Vec<usize>, first, last| (sender, Reply { flow, messages, first, last, batch, pool });
         let replies = match policy {
-            1 | 2 if !udp => vec![reply(all.clone(), true, true)],
-            3 if all.len() == 1 && !udp => vec![reply(all.clone(), true, false), reply(all.clone(), false, true)],
-            _ => all.iter().map(|&m| reply(vec![m], true, true)).collect(),
+            1 | 2 if !udp => vec![reply(messages.clone(), true, true)],
+            3 if messages.len() == 1 && !udp => {
+                vec![reply(messages.clone(), true, false), reply(messages.clone(), false, true)]
+            }
+            _ => messages.iter().map(|&m| reply(vec![m], true, true)).collect(),
         };
-        for &message in &all {
+        for &message in &messages {
             self.truth.messages[message].batch = Some(batch);
         }
         // Out of step with other replies to the same address, which one is whose cannot be told.
