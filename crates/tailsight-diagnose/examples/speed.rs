@@ -55,7 +55,7 @@ fn synthetic(messages: usize) -> Lifetimes {
         })
         .collect();
     let mut rng = SplitMix(1);
-    let mut all = Vec::with_capacity(messages);
+    let mut messages_made = Vec::with_capacity(messages);
     let mut parts = Vec::with_capacity(messages);
     for id in 0..messages {
         let slow = rng.below(80) == 0;
@@ -71,7 +71,7 @@ fn synthetic(messages: usize) -> Lifetimes {
         let driver_ns = 1 + id as u64 * 10_000;
         let recv_ns = driver_ns + sums[0];
         let send_ns = recv_ns + sums[1];
-        all.push(Message {
+        messages_made.push(Message {
             id: id as u32,
             driver_ns,
             recv_ns,
@@ -81,5 +81,5 @@ fn synthetic(messages: usize) -> Lifetimes {
         });
         parts.push(legs);
     }
-    Lifetimes::from_parts("synthetic", all, vec![], owners, parts)
+    Lifetimes::from_parts("synthetic", messages_made, vec![], owners, parts)
 }

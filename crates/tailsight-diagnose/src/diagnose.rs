@@ -14,7 +14,7 @@ use crate::cause::{Category, Finding, How, Subject};
 use crate::cohorts::against::{Joined, join};
 use crate::cohorts::focus::mean;
 use crate::cohorts::{Cohort, Cohorts, counts, nothing, ranked};
-use crate::estimate::{Costs, Estimates, Known, OwnWork, estimate, later_arrivals};
+use crate::estimate::{Costs, Estimates, OwnWork, Premises, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
 use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice, WorkBalance};
@@ -96,7 +96,7 @@ pub fn diagnose_with(
     // That rows are one cause is known when their functions are.
     let pairs = one_cause::pairs(&causes);
     if !pairs.is_empty() {
-        let row_of = |cause: usize| cause_of_row.iter().position(|&of| of == cause).expect("each has a row");
+        let row_of = |cause: usize| cause_of_row.iter().position(|&other| other == cause).expect("each has a row");
         let pairs: Vec<_> = pairs.into_iter().map(|(from, to)| (row_of(from), row_of(to))).collect();
         analysis = analysis.joined(&pairs);
         (causes, not_significant, cause_of_row) = analysis.causes(mine);
@@ -130,8 +130,8 @@ pub fn diagnose_with(
     diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
     let sampled = inputs.samples.is_some_and(|samples| !samples.is_empty());
     diagnosis.notes.extend(sampled.then(|| functions::missing(&diagnosis)).flatten());
-    let both = inputs.samples.zip(inputs.against_samples);
-    diagnosis.notes.extend(both.and_then(|(own, (other, _))| functions::only_one_sampled(own, other)));
+    let both_runs = inputs.samples.zip(inputs.against_samples);
+    diagnosis.notes.extend(both_runs.and_then(|(own, (other, _))| functions::only_one_sampled(own, other)));
     diagnosis.next_steps = advice::notes::next(&diagnosis, facts);
     diagnosis.write_lines();
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
@@ -194,7 +194,7 @@ impl<'a> Summary<'a> {
             app: lifetimes.app.clone(),
             leg,
             messages: self.counts.clone(),
-            latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |of| of.latency_ns.clone()),
+            latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |leg_latency| leg_latency.latency_ns.clone()),
             legs,
             not_available: None,
             typical: typical(lifetimes, &self.classification, options, ranked),
@@ -229,7 +229,7 @@ impl<'a> Summary<'a> {
 /// Whether the slow messages met no more page faults than others, or samples of their own time hardly met one.
 fn no_faults(lifetimes: &Lifetimes, inputs: &Inputs<'_>, (slow, reference): (&Cohort, &Cohort), leg: Leg) -> bool {
     let faults = |id: &u32| u64::from(lifetimes.faults.get(*id as usize).copied().unwrap_or(0));
-    let mean = |of: &Cohort| of.ids.iter().map(faults).sum::<u64>() as f64 / of.len().max(1) as f64;
+    let mean = |cohort: &Cohort| cohort.ids.iter().map(faults).sum::<u64>() as f64 / cohort.len().max(1) as f64;
     if mean(slow) <= mean(reference) {
         return true;
     }
@@ -256,7 +256,7 @@ struct Analysis<'a> {
     draws: Option<Draws>,
     intervals: Option<Vec<[i64; 2]>>,
     /// What held the messages ahead, once that was asked for: of the whole focus, so the same for every row of head-of-line blocking.
-    roots: OnceCell<Vec<root::Found>>,
+    roots: OnceCell<Vec<root::HeldRoot>>,
 }
 
 impl<'a> Analysis<'a> {
@@ -268,15 +268,16 @@ impl<'a> Analysis<'a> {
         cohorts: &'a Cohorts,
     ) -> Analysis<'a> {
         let Summary { lifetimes, classification, selection, .. } = summary;
-        let (leg, both) = (options.leg, cohorts.both());
-        let mut profile = Profile::new(lifetimes, leg, both.0, both.1);
-        let no_faults = || no_faults(lifetimes, inputs, both, leg);
-        let known =
-            Known { same_run: inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: false, before: &[] };
-        let estimates = estimate(lifetimes, classification, options, &mut profile, both, &selection.basis, known);
-        later_arrivals::apply(lifetimes, options, &mut profile, both);
-        let rows = Rows::new(lifetimes, classification, &profile, both, options);
-        let attribution = Attribution::new(lifetimes, leg, &profile, &rows, both, options.granularity_ns);
+        let (leg, both_cohorts) = (options.leg, cohorts.both());
+        let mut profile = Profile::new(lifetimes, leg, both_cohorts.0, both_cohorts.1);
+        let no_faults = || no_faults(lifetimes, inputs, both_cohorts, leg);
+        let premises =
+            Premises { same_run: inputs.against.is_none(), no_faults: &no_faults, chosen_by_work: false, before: &[] };
+        let estimates =
+            estimate(lifetimes, classification, options, &mut profile, both_cohorts, &selection.basis, premises);
+        later_arrivals::apply(lifetimes, options, &mut profile, both_cohorts);
+        let rows = Rows::new(lifetimes, classification, &profile, both_cohorts, options);
+        let attribution = Attribution::new(lifetimes, leg, &profile, &rows, both_cohorts, options.granularity_ns);
         let draws = Draws::of(&attribution.focus, &attribution.reference, options.bootstrap_rounds, options.seed);
         let intervals = draws.as_ref().map(Draws::intervals);
         Analysis {
@@ -299,10 +300,10 @@ impl<'a> Analysis<'a> {
 
     /// The same with some rows added to others: pairs (row, the one that it is added to).
     fn joined(self, pairs: &[(usize, usize)]) -> Analysis<'a> {
-        let (options, both) = (self.options, self.cohorts.both());
+        let (options, both_cohorts) = (self.options, self.cohorts.both());
         let rows = self.rows.joined(pairs);
         let attribution =
-            Attribution::new(self.lifetimes, options.leg, &self.profile, &rows, both, options.granularity_ns);
+            Attribution::new(self.lifetimes, options.leg, &self.profile, &rows, both_cohorts, options.granularity_ns);
         let draws = Draws::of(&attribution.focus, &attribution.reference, options.bootstrap_rounds, options.seed);
         let intervals = draws.as_ref().map(Draws::intervals);
         Analysis { rows, attribution, draws, intervals, roots: OnceCell::new(), ..self }
@@ -315,7 +316,7 @@ impl<'a> Analysis<'a> {
 
     /// Whether a row is a cause, or `unexplained`: its interval does not contain 0.
     fn is_cause(&self, row: usize) -> bool {
-        let holds_0 = |all: &Vec<[i64; 2]>| all[row][0] <= 0 && 0 <= all[row][1];
+        let holds_0 = |intervals: &Vec<[i64; 2]>| intervals[row][0] <= 0 && 0 <= intervals[row][1];
         row == self.last() || !self.intervals.as_ref().is_some_and(holds_0)
     }
 
@@ -371,7 +372,7 @@ impl<'a> Analysis<'a> {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
                 cause.ahead = Some(ahead_of(&cause, mine, ahead, others, advisor.ahead()));
                 if deviation_ns > 0 && !others {
-                    let roots = self.roots.get_or_init(roots).iter().map(|found| found.root.clone());
+                    let roots = self.roots.get_or_init(roots).iter().map(|root| root.root.clone());
                     cause.root = roots.collect();
                     // Once a message is received, its thread may run for later ones, or on its own account: it was those ahead that held
                     // it where they explain the wait, and else nothing tells.
@@ -403,8 +404,8 @@ impl<'a> Analysis<'a> {
         // Of the messages ahead all legs are looked at: what an event costs there is known if all legs of the focus were, too.
         let before = if self.options.leg == Leg::Total { &self.estimates.costs[..] } else { &[] };
         let same_run = self.inputs.against.is_none();
-        let known = Known { same_run, no_faults: &no_faults, chosen_by_work: true, before };
-        Costs::new(self.lifetimes, own, self.options, (held, reference), &self.selection.basis, known)
+        let premises = Premises { same_run, no_faults: &no_faults, chosen_by_work: true, before };
+        Costs::new(self.lifetimes, own, self.options, (held, reference), &self.selection.basis, premises)
     }
 
     /// A row with its numbers.
@@ -416,7 +417,7 @@ impl<'a> Analysis<'a> {
         Cause {
             share: self.rows.share(i),
             deviation_ns,
-            ci95_ns: self.intervals.as_ref().map_or([deviation_ns; 2], |all| all[i]),
+            ci95_ns: self.intervals.as_ref().map_or([deviation_ns; 2], |intervals| intervals[i]),
             messages: self.attribution.hits[i],
             evidence: self.attribution.evidence[i].clone(),
             times: occurrence.times,
@@ -517,7 +518,7 @@ impl<'a> Analysis<'a> {
     fn rules(&self) -> Vec<model::RuleShare> {
         let Some(path) = self.inputs.path else { return vec![] };
         let focus = &self.cohorts.both().0.ids;
-        let mut of: BTreeMap<Rule, (u64, u64)> = BTreeMap::new();
+        let mut ns_and_messages: BTreeMap<Rule, (u64, u64)> = BTreeMap::new();
         for &id in focus {
             let mut of_message: BTreeMap<Rule, u64> = BTreeMap::new();
             for span in path(id, self.options.leg, PathPart::Whole) {
@@ -526,7 +527,7 @@ impl<'a> Analysis<'a> {
                 }
             }
             for (rule, ns) in of_message {
-                let sum = of.entry(rule).or_default();
+                let sum = ns_and_messages.entry(rule).or_default();
                 *sum = (sum.0 + ns, sum.1 + 1);
             }
         }
@@ -535,7 +536,7 @@ impl<'a> Analysis<'a> {
             mean_ns: ns / focus.len().max(1) as u64,
             messages,
         };
-        let mut rules: Vec<model::RuleShare> = of.into_iter().map(share).collect();
+        let mut rules: Vec<model::RuleShare> = ns_and_messages.into_iter().map(share).collect();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.mean_ns));
         rules
     }
@@ -549,8 +550,8 @@ impl<'a> Analysis<'a> {
             owner_of: &joined.owner_of,
             first: joined.first,
         });
-        let both = joined.is_none() || other.is_some();
-        let paths = self.inputs.path.filter(|_| both).map(|path| Sampled::new(&none, path, other));
+        let has_both_samples = joined.is_none() || other.is_some();
+        let paths = self.inputs.path.filter(|_| has_both_samples).map(|path| Sampled::new(&none, path, other));
         let walks = paths.as_ref().map(|paths| Walks {
             paths,
             messages: self.inputs.at_their_times.unwrap_or(&self.lifetimes.messages),
@@ -572,23 +573,23 @@ impl<'a> Analysis<'a> {
     }
 
     fn cause_of(&self, cause_of_row: &[usize]) -> CauseOf {
-        let of = |slot| match self.profile.source(slot) {
+        let cause_of_slot = |slot| match self.profile.source(slot) {
             Source::Owner(leg, role, owner) => {
                 Some(((leg, role, owner as OwnerId), cause_of_row[self.rows.row_of(slot)]))
             }
             Source::Derived(_) => None,
         };
-        self.profile.occupied().filter_map(of).collect()
+        self.profile.occupied().filter_map(cause_of_slot).collect()
     }
 }
 
 /// For a row of head-of-line blocking: the messages ahead of those of its evidence. `others`: also with other threads.
 fn ahead_of(cause: &Cause, mine: &[Message], ahead: &Ahead, others: bool, mean: [f64; 2]) -> model::Ahead {
-    let of = |id: u32| match (&mine[id as usize], others) {
+    let ids_ahead = |id: u32| match (&mine[id as usize], others) {
         (m, true) => ahead.elsewhere(mine, m),
         (m, false) => ahead.of(m),
     };
-    let ids = cause.evidence.iter().map(|&id| (id, of(id))).collect();
+    let ids = cause.evidence.iter().map(|&id| (id, ids_ahead(id))).collect();
     model::Ahead { focus: mean[0], reference: mean[1], ids }
 }
 
@@ -648,18 +649,18 @@ fn clusters(causes: &[Cause], dominant: &[(usize, u64)], focus: &Cohort, cause_o
 /// Which part of a row's deviation is in the receive leg, 0 to 1.
 fn before_receive(profile: &Profile, rows: &Rows, row: usize) -> f64 {
     let (nf, nr) = rows.cohorts;
-    let (mut all, mut before) = (0.0, 0.0);
+    let (mut total_ns, mut before_ns) = (0.0, 0.0);
     for &slot in &rows.rows[row].slots {
         let ns = (profile.focus[slot].ns as f64 / nf - profile.reference[slot].ns as f64 / nr).max(0.0);
-        all += ns;
-        before += match profile.source(slot) {
+        total_ns += ns;
+        before_ns += match profile.source(slot) {
             Source::Owner(Leg::Receive, ..) => ns,
             // What was received later and served first is ahead of this message, which waits to be received.
             Source::Derived(row) if row.subject == Subject::LaterArrivals => ns,
             _ => 0.0,
         };
     }
-    if all > 0.0 { before / all } else { 0.0 }
+    if total_ns > 0.0 { before_ns / total_ns } else { 0.0 }
 }
 
 /// The largest owner paths of a row.
@@ -668,17 +669,17 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
     // An owner in several legs is one path.
     let mut by_name: BTreeMap<String, (f64, Option<usize>)> = BTreeMap::new();
     for &slot in &rows.rows[row].slots {
-        let ns = |of: &[Sum], n: f64| of[slot].ns as f64 / n;
+        let ns = |sums: &[Sum], n: f64| sums[slot].ns as f64 / n;
         let (path, owner) = match profile.source(slot) {
             Source::Owner(_, _, owner) => (lifetimes.owners[owner].path(&lifetimes.symbols), Some(owner)),
             Source::Derived(derived) => (derived.path.clone(), None),
         };
         by_name.entry(shown(&path)).or_insert((0.0, owner)).0 += ns(&profile.focus, nf) - ns(&profile.reference, nr);
     }
-    let mut all: Vec<(String, i64, Option<usize>)> =
+    let mut largest: Vec<(String, i64, Option<usize>)> =
         by_name.into_iter().map(|(path, (ns, owner))| (path, ns.round() as i64, owner)).collect();
-    all.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
-    all.truncate(PATHS);
+    largest.sort_by(|a, b| b.1.abs().cmp(&a.1.abs()).then_with(|| a.0.cmp(&b.0)));
+    largest.truncate(PATHS);
     let named = |owner: usize| {
         let frames = lifetimes.owners[owner].frames.iter().filter(|f| !f.is_place());
         frames.map(|frame| shown_frame(&frame.named(&lifetimes.symbols))).collect()
@@ -688,5 +689,5 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
         frames: owner.map_or_else(Vec::new, named),
         deviation_ns,
     };
-    all.into_iter().map(path).collect()
+    largest.into_iter().map(path).collect()
 }

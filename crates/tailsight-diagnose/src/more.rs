@@ -52,39 +52,39 @@ pub struct MoreInput<'a> {
 }
 
 /// All three; the settings of the host are in the run's description, which is not read here.
-pub fn more(found: &MoreInput<'_>) -> More {
-    let (focus, reference) = found.cohorts;
+pub fn more(input: &MoreInput<'_>) -> More {
+    let (focus, reference) = input.cohorts;
     let cores =
-        |cohort: &Cohort| found.path.map_or(vec![], |path| cores(found.lifetimes, cohort, (path, found.options.leg)));
+        |cohort: &Cohort| input.path.map_or(vec![], |path| cores(input.lifetimes, cohort, (path, input.options.leg)));
     More {
-        pervasive: SLICES.windows(2).filter_map(|w| pervasive(found, (w[0], w[1]))).collect(),
-        queue: queue(found.lifetimes, found.options, found.cohorts, found.walks.as_ref()),
-        cores: [cores(focus), if found.same_run { cores(reference) } else { vec![] }],
+        pervasive: SLICES.windows(2).filter_map(|w| pervasive(input, (w[0], w[1]))).collect(),
+        queue: queue(input.lifetimes, input.options, input.cohorts, input.walks.as_ref()),
+        cores: [cores(focus), if input.same_run { cores(reference) } else { vec![] }],
         settings: vec![],
     }
 }
 
-fn pervasive(found: &MoreInput<'_>, slice: (f64, f64)) -> Option<Pervasive> {
-    let ids = &found.ranked[crate::cohorts::focus::ranks(found.ranked.len(), slice)];
+fn pervasive(input: &MoreInput<'_>, slice: (f64, f64)) -> Option<Pervasive> {
+    let ids = &input.ranked[crate::cohorts::focus::ranks(input.ranked.len(), slice)];
     if ids.len() < crate::MIN_MESSAGES {
         return None;
     }
-    let causes = found.cause_of_row.iter().max().map_or(0, |m| m + 1);
+    let causes = input.cause_of_row.iter().max().map_or(0, |m| m + 1);
     let mut usual = vec![0.0; causes];
-    for (row, &cause) in found.cause_of_row.iter().enumerate() {
-        usual[cause] += found.occurrences[row].mean_ns[1];
+    for (row, &cause) in input.cause_of_row.iter().enumerate() {
+        usual[cause] += input.occurrences[row].mean_ns[1];
     }
     let (mut hit, mut sum, mut ns) = (vec![0u64; causes], vec![0.0; causes], vec![0.0; causes]);
     for &(_, id) in ids {
         ns.fill(0.0);
-        found.profile.each(found.lifetimes, id, |slot, part| {
-            if let Some(row) = found.rows.find_row(slot) {
-                ns[found.cause_of_row[row]] += part as f64;
+        input.profile.each(input.lifetimes, id, |slot, part| {
+            if let Some(row) = input.rows.find_row(slot) {
+                ns[input.cause_of_row[row]] += part as f64;
             }
         });
         for cause in 0..causes {
             sum[cause] += ns[cause];
-            hit[cause] += u64::from(ns[cause] > usual[cause] + found.options.granularity_ns as f64);
+            hit[cause] += u64::from(ns[cause] > usual[cause] + input.options.granularity_ns as f64);
         }
     }
     let n = ids.len() as f64;
@@ -120,29 +120,30 @@ fn cores(lifetimes: &Lifetimes, cohort: &Cohort, (path, leg): (PathOf<'_>, Leg))
     let contexts: Vec<(String, Context)> = lifetimes.owners.iter().map(|owner| context_of(Some(owner))).collect();
     let unknown = context_of(None);
     let mut by_core: BTreeMap<Option<u16>, BTreeMap<&(String, Context), u64>> = BTreeMap::new();
-    let mut all = 0u64;
+    let mut total_ns = 0u64;
     for &id in cohort.ids.iter().step_by(cohort.len().div_ceil(WALKED).max(1)) {
         for span in path(id, leg, PathPart::Whole) {
             let ns = span.to_ns - span.from_ns;
             let context = contexts.get(span.owner as usize).unwrap_or(&unknown);
             *by_core.entry(span.cpu).or_default().entry(context).or_default() += ns;
-            all += ns;
+            total_ns += ns;
         }
     }
     let core = |(cpu, contexts): (Option<u16>, BTreeMap<&(String, Context), u64>)| {
         let sum: u64 = contexts.values().sum();
         let part = |ns: u64| ns as f64 / sum.max(1) as f64;
-        let mut of: Vec<(&(String, Context), f64)> = contexts.into_iter().map(|(of, ns)| (of, part(ns))).collect();
-        of.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-        let rest: f64 = of.iter().skip(CONTEXTS).map(|c| c.1).sum();
-        of.truncate(CONTEXTS);
-        let mut contexts: Vec<(String, f64)> = of.iter().map(|((name, _), part)| (name.clone(), *part)).collect();
-        let mut kinds: Vec<Option<Context>> = of.iter().map(|((_, kind), _)| Some(kind.clone())).collect();
+        let mut shares: Vec<(&(String, Context), f64)> =
+            contexts.into_iter().map(|(context, ns)| (context, part(ns))).collect();
+        shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        let rest: f64 = shares.iter().skip(CONTEXTS).map(|c| c.1).sum();
+        shares.truncate(CONTEXTS);
+        let mut contexts: Vec<(String, f64)> = shares.iter().map(|((name, _), part)| (name.clone(), *part)).collect();
+        let mut kinds: Vec<Option<Context>> = shares.iter().map(|((_, kind), _)| Some(kind.clone())).collect();
         if rest > 0.0 {
             contexts.push(("others".into(), rest));
             kinds.push(None);
         }
-        CoreContexts { cpu, share: sum as f64 / all.max(1) as f64, contexts, kinds }
+        CoreContexts { cpu, share: sum as f64 / total_ns.max(1) as f64, contexts, kinds }
     };
     by_core.into_iter().map(core).collect()
 }

@@ -34,7 +34,7 @@ pub fn counts_segments(diagnosis: &Diagnosis) -> bool {
 
 /// Of a diagnosis of segments: whether nothing tells how long requests take. On other connections there may be enough that have replies.
 pub fn knows_only_receiving(diagnosis: &Diagnosis) -> bool {
-    let messages = |leg: Leg| diagnosis.legs.get(leg.name()).map_or(0, |of| of.messages as usize);
+    let messages = |leg: Leg| diagnosis.legs.get(leg.name()).map_or(0, |latency| latency.messages as usize);
     counts_segments(diagnosis) && !is_substantial(messages(Leg::Total), messages(Leg::Receive))
 }
 

@@ -109,10 +109,17 @@ mod tests {
 
     #[test]
     fn two_rows_of_a_runtime_s_same_work_are_one() {
-        let of = |ns, does: &str| {
+        let of_runtime = |ns, does: &str| {
             cause(Category::Runtime, Subject::Runtime { of: "Java".into(), does: does.into() }, ns, "collect", false)
         };
-        assert_eq!(pairs(&[of(5, "collecting garbage"), of(3, "collecting garbage"), of(2, "compiling")]), [(1, 0)]);
+        assert_eq!(
+            pairs(&[
+                of_runtime(5, "collecting garbage"),
+                of_runtime(3, "collecting garbage"),
+                of_runtime(2, "compiling")
+            ]),
+            [(1, 0)]
+        );
         // Go: its monitor was waited for as the holder of a lock, and as what the request slept in.
         let waits = |ns| {
             let subject = Subject::Runtime { of: "Go".into(), does: "waiting".into() };

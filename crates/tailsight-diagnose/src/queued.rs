@@ -71,9 +71,9 @@ impl Marks {
     fn new(walks: &Walks<'_>) -> Marks {
         let mut out: BTreeMap<(bool, u32), Vec<Mark>> = BTreeMap::new();
         for m in walks.messages {
-            let of = out.entry((m.id as usize >= walks.first, m.tid)).or_default();
+            let marks_of_thread = out.entry((m.id as usize >= walks.first, m.tid)).or_default();
             let marks = [(m.recv_ns, PROCESSING), (m.send_ns, SEND), (m.xmit_ns, RECEIVE)];
-            of.extend(marks.into_iter().filter(|mark| mark.0 != 0));
+            marks_of_thread.extend(marks.into_iter().filter(|mark| mark.0 != 0));
         }
         // Where the send call's entry was not seen it is the driver's time: nothing is sending then. Requests that share a call share
         // its marks.
@@ -86,9 +86,9 @@ impl Marks {
     }
 
     /// Divides the time of a message's path that its thread worked for others, `ahead`, by function.
-    fn divide(&self, of: (bool, u32), path: &[PathSpan], ahead: &dyn Fn(&PathSpan) -> bool) -> [InMessage; 3] {
+    fn divide(&self, thread: (bool, u32), path: &[PathSpan], ahead: &dyn Fn(&PathSpan) -> bool) -> [InMessage; 3] {
         let mut out = [(0.0, 0.0); 3];
-        let marks = self.0.get(&of).map_or(&[][..], Vec::as_slice);
+        let marks = self.0.get(&thread).map_or(&[][..], Vec::as_slice);
         // The mark whose function was counted last.
         let mut counted = None;
         for span in path.iter().filter(|span| ahead(span)) {
@@ -121,20 +121,20 @@ fn of_cohort(
     let mut out = vec![Vec::with_capacity(cohort.len()); kinds];
     let step = cohort.len().div_ceil(WALKED).max(1);
     for (i, &id) in cohort.ids.iter().enumerate() {
-        let mut one = vec![(0.0, 0.0); kinds];
-        one[0].0 = f64::from(lifetimes.messages[id as usize].ahead);
+        let mut values = vec![(0.0, 0.0); kinds];
+        values[0].0 = f64::from(lifetimes.messages[id as usize].ahead);
         each_part(lifetimes, id, options.leg, |_, part| {
             if let Some(f) = place[part.owner as usize] {
-                let at = &mut one[1 + f * 2 + usize::from(part.role == Role::A)];
+                let at = &mut values[1 + f * 2 + usize::from(part.role == Role::A)];
                 at.0 += f64::from(part.count);
                 at.1 += part.ns as f64;
             }
             if lifetimes.owners[part.owner as usize].context == Context::Ahead {
-                one[0].1 += part.ns as f64;
+                values[0].1 += part.ns as f64;
             }
         });
         let Some((walks, marks)) = walks else {
-            out.iter_mut().zip(one).for_each(|(all, one)| all.push(one));
+            out.iter_mut().zip(values).for_each(|(column, value)| column.push(value));
             continue;
         };
         let walked = (i % step == 0).then(|| {
@@ -143,10 +143,10 @@ fn of_cohort(
                 |span: &PathSpan| place.get(span.owner as usize) == Some(&Some(PROCESSING)) && span.role == Role::A;
             marks.divide((id as usize >= walks.first, message.tid), &walks.paths.path(id, options.leg), &ahead)
         });
-        for (kind, (all, one)) in out.iter_mut().zip(one).enumerate() {
+        for (kind, (column, value)) in out.iter_mut().zip(values).enumerate() {
             match kind.checked_sub(1).filter(|k| k / 2 <= PROCESSING && k % 2 == 1) {
-                None => all.push(one),
-                Some(k) => all.extend(walked.map(|of| of[k / 2])),
+                None => column.push(value),
+                Some(k) => column.extend(walked.map(|parts| parts[k / 2])),
             }
         }
     }
@@ -164,9 +164,10 @@ pub fn queue(
         |o: &Owner| o.context == Context::Ahead && o.frames.iter().any(|f| matches!(f, Frame::Syscall { .. }));
     let walks = walks.filter(|_| !lifetimes.owners.iter().any(has_calls));
     let marks = walks.map(Marks::new);
-    let of = |cohort: &Cohort| of_cohort(lifetimes, options, cohort, walks.zip(marks.as_ref()));
-    let (focus, reference) = (of(cohorts.0), of(cohorts.1));
-    let mean = |all: &[InMessage], f: fn(&InMessage) -> f64| all.iter().map(f).sum::<f64>() / all.len().max(1) as f64;
+    let queued = |cohort: &Cohort| of_cohort(lifetimes, options, cohort, walks.zip(marks.as_ref()));
+    let (focus, reference) = (queued(cohorts.0), queued(cohorts.1));
+    let mean =
+        |column: &[InMessage], f: fn(&InMessage) -> f64| column.iter().map(f).sum::<f64>() / column.len().max(1) as f64;
     let mut out = vec![];
     for (kind, (f, r)) in focus.iter().zip(&reference).enumerate() {
         let depth = [mean(f, |x| x.0), mean(r, |x| x.0)];
@@ -221,7 +222,7 @@ mod tests {
         assert_eq!(receive, (3.0, (40 + 50 + 100) as f64));
         // The third request's is one, though the interrupt came between.
         assert_eq!(processing, (3.0, (50 + 100 + 100 + 50) as f64));
-        let sum: f64 = [send, receive, processing].iter().map(|of| of.1).sum();
+        let sum: f64 = [send, receive, processing].iter().map(|part| part.1).sum();
         assert_eq!(sum, (450 + 250) as f64, "nothing is lost");
         // Of a thread of another run with the same number nothing is known: all of it is processing, once.
         let other = marks.divide((true, 7), &path, &|span| span.owner == 1);

@@ -40,9 +40,9 @@ impl Selection {
     pub fn with(messages: &[Message], latencies: Latencies, options: &Options) -> Selection {
         let of_leg = latencies.of_leg(options.leg);
         let ranked = if of_leg.len() == messages.len() {
-            let mut all = of_leg.iter().copied().zip(0..).collect::<Vec<_>>();
-            sort_pairs(&mut all);
-            all
+            let mut pairs = of_leg.iter().copied().zip(0..).collect::<Vec<_>>();
+            sort_pairs(&mut pairs);
+            pairs
         } else {
             ranked(messages, options.leg)
         };

@@ -18,10 +18,10 @@ const PEERS: usize = 8;
 pub fn entry(lifetimes: &Lifetimes) -> BTreeMap<String, String> {
     let entry = &lifetimes.send_entry;
     let answered = |udp| {
-        let of = |m: &tailsight_lifetime::Message| {
+        let is_answered = |m: &tailsight_lifetime::Message| {
             m.send_ns != 0 && lifetimes.flows.get(m.flow as usize).is_some_and(|f| f.key.is_udp() == udp)
         };
-        lifetimes.messages.iter().any(of)
+        lifetimes.messages.iter().any(is_answered)
     };
     [("tcp", false, &entry.tcp), ("udp", true, &entry.udp)]
         .into_iter()
@@ -32,10 +32,10 @@ pub fn entry(lifetimes: &Lifetimes) -> BTreeMap<String, String> {
 
 /// What the transmit leg is called: where it begins when that is not the send call, for every protocol of the messages.
 pub fn transmit_name(entry: &BTreeMap<String, String>) -> &'static str {
-    let all = |source: &str| !entry.is_empty() && entry.values().all(|s| s == source);
+    let all_from = |source: &str| !entry.is_empty() && entry.values().all(|s| s == source);
     match () {
-        () if all(send_entry::DRIVER) => "transmit (from the driver)",
-        () if all(send_entry::QUEUE) => "transmit (from the qdisc)",
+        () if all_from(send_entry::DRIVER) => "transmit (from the driver)",
+        () if all_from(send_entry::QUEUE) => "transmit (from the qdisc)",
         () => "transmit",
     }
 }
@@ -45,15 +45,15 @@ const UNKNOWN: u64 = 20;
 
 /// What the application sent by itself; `None` when that was nothing.
 pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
-    let of = |kind| {
-        let all: Vec<&Sent> = lifetimes.sent.iter().filter(|s| s.kind == kind).collect();
-        if all.is_empty() {
+    let summary_of = |kind| {
+        let calls: Vec<&Sent> = lifetimes.sent.iter().filter(|s| s.kind == kind).collect();
+        if calls.is_empty() {
             return None;
         }
-        let mut ns: Vec<u64> = all.iter().filter_map(|s| s.transmit_ns()).collect();
-        let mut waits: Vec<u64> = all.iter().filter_map(|s| s.wait_ns()).collect();
+        let mut ns: Vec<u64> = calls.iter().filter_map(|s| s.transmit_ns()).collect();
+        let mut waits: Vec<u64> = calls.iter().filter_map(|s| s.wait_ns()).collect();
         let mut peers: BTreeMap<&str, u64> = BTreeMap::new();
-        for sent in &all {
+        for sent in &calls {
             *peers.entry(lifetimes.flows.get(sent.flow as usize).map_or("", Flow::remote)).or_default() += 1;
         }
         // Of clients there are many, each with a port of its own.
@@ -65,11 +65,11 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
         peers.retain(|(peer, _)| !peer.ends_with(":0"));
         peers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         peers.truncate(PEERS);
-        let biased = kind == SentKind::Request && lifetimes.unknown_backend_calls * UNKNOWN > all.len() as u64;
+        let biased = kind == SentKind::Request && lifetimes.unknown_backend_calls * UNKNOWN > calls.len() as u64;
         Some(SentCalls {
-            calls: all.len() as u64,
+            calls: calls.len() as u64,
             complete: ns.len() as u64,
-            bytes: all.iter().map(|s| u64::from(s.bytes)).sum(),
+            bytes: calls.iter().map(|s| u64::from(s.bytes)).sum(),
             transmit_ns: percentiles(&mut ns),
             answered: waits.len() as u64,
             // Connections that requests share are those with the slow answers: what is known of the others is no sample of all.
@@ -77,7 +77,7 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             peers,
         })
     };
-    let sent = model::Sent { pushes: of(SentKind::Push), requests: of(SentKind::Request) };
+    let sent = model::Sent { pushes: summary_of(SentKind::Push), requests: summary_of(SentKind::Request) };
     (sent != model::Sent::default()).then_some(sent)
 }
 
@@ -90,9 +90,9 @@ fn parts_note(lifetimes: &Lifetimes) -> Option<String> {
     let pushes = lifetimes.sent.iter().filter(|s| s.kind == SentKind::Push).count();
     if continued > 0 {
         let replies = if continued == 1 { "1 reply goes".into() } else { format!("{continued} replies go") };
-        let told = if lifetimes.framing.is_some() { "" } else { " (told by when the client asks next)" };
+        let means = if lifetimes.framing.is_some() { "" } else { " (told by when the client asks next)" };
         return Some(format!(
-            "{replies} on after the thread had turned to other work{told}: the service leg lasts until the last part \
+            "{replies} on after the thread had turned to other work{means}: the service leg lasts until the last part \
              is sent"
         ));
     }
@@ -167,13 +167,13 @@ mod tests {
 
     #[test]
     fn a_transmit_leg_that_begins_at_the_driver_is_called_that() {
-        let of = |all: &[(&str, &str)]| {
-            transmit_name(&all.iter().map(|(p, s)| ((*p).to_owned(), (*s).to_owned())).collect())
+        let name_of = |entries: &[(&str, &str)]| {
+            transmit_name(&entries.iter().map(|(p, s)| ((*p).to_owned(), (*s).to_owned())).collect())
         };
-        assert_eq!(of(&[]), "transmit");
-        assert_eq!(of(&[("tcp", "driver")]), "transmit (from the driver)");
-        assert_eq!(of(&[("tcp", "driver"), ("udp", "fentry")]), "transmit");
-        assert_eq!(of(&[("udp", "net_dev_queue")]), "transmit (from the qdisc)");
+        assert_eq!(name_of(&[]), "transmit");
+        assert_eq!(name_of(&[("tcp", "driver")]), "transmit (from the driver)");
+        assert_eq!(name_of(&[("tcp", "driver"), ("udp", "fentry")]), "transmit");
+        assert_eq!(name_of(&[("udp", "net_dev_queue")]), "transmit (from the qdisc)");
     }
 
     #[test]
@@ -190,13 +190,13 @@ mod tests {
             sent(SentKind::Request, 1, 10, 15),
             sent(SentKind::Request, 1, 20, 0),
         ];
-        let all = summary(&lifetimes).unwrap();
-        let requests = all.requests.unwrap();
+        let sent = summary(&lifetimes).unwrap();
+        let requests = sent.requests.unwrap();
         assert_eq!((requests.calls, requests.complete, requests.bytes), (2, 1, 200));
         assert_eq!(requests.peers, [("10.0.0.3:9101".to_owned(), 2)]);
         assert_eq!(requests.transmit_ns["max"], 5);
         assert_eq!((requests.answered, requests.wait_ns["max"]), (1, 488));
-        let pushes = all.pushes.unwrap();
+        let pushes = sent.pushes.unwrap();
         assert_eq!((pushes.calls, pushes.transmit_ns["max"], pushes.peers.len()), (1, 20, 0));
         assert_eq!((pushes.answered, pushes.wait_ns.len()), (0, 0));
         assert_eq!(summary(&Lifetimes::default()), None);
@@ -238,8 +238,11 @@ mod tests {
         assert!(!in_tls.contains("--protocol"), "no protocol is read in TLS: {in_tls}");
         let parsed = with(flags::CONTINUED, 2, 0, true).expect("a note");
         assert!(parsed.starts_with("2 replies go on after the thread had turned to other work: "), "{parsed}");
-        let told = with(flags::CONTINUED, 1, 9, false).expect("a note");
-        assert!(told.starts_with("1 reply goes on") && told.contains("told by when the client asks next"), "{told}");
+        let guessed = with(flags::CONTINUED, 1, 9, false).expect("a note");
+        assert!(
+            guessed.starts_with("1 reply goes on") && guessed.contains("told by when the client asks next"),
+            "{guessed}"
+        );
     }
 
     #[test]

@@ -159,8 +159,8 @@ impl Usual {
     }
 }
 
-/// What is known beside the message.
-pub struct Known<'a> {
+/// What goes in beside the message.
+pub struct ShowInput<'a> {
     /// The path of the leg.
     pub path: &'a [PathSpan],
     /// The diagnosis of the same run and leg.
@@ -175,45 +175,45 @@ pub struct Known<'a> {
 ///
 /// # Errors
 /// [`Error::NoSuchMessage`] for an id that the run does not have, or whose leg is not complete.
-pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, known: &Known<'_>) -> Result<Shown, Error> {
+pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, input: &ShowInput<'_>) -> Result<Shown, Error> {
     let leg = options.leg;
-    let options = &options.of_run(&lifetimes.owners, known.samples, None);
+    let options = &options.of_run(&lifetimes.owners, input.samples, None);
     let ranked = ranked(&lifetimes.messages, leg);
     let place = ranked.iter().position(|&(_, other)| other == id).ok_or_else(|| no_such(lifetimes, leg, id))?;
-    let of = &lifetimes.messages[id as usize];
-    let (from_ns, to_ns) = of.ends(leg).expect("its leg is complete");
+    let message = &lifetimes.messages[id as usize];
+    let (from_ns, to_ns) = message.ends(leg).expect("its leg is complete");
     let classification = Classification::new(lifetimes, &options.categories);
-    let spans = known.path.iter().map(|span| span_of(lifetimes, &classification, of, (leg, from_ns), span));
+    let spans = input.path.iter().map(|span| span_of(lifetimes, &classification, message, (leg, from_ns), span));
     let spans: Vec<Span> = spans.collect();
-    let usual = Usual::of(lifetimes, &classification, leg, reference(&ranked, known.diagnosis));
+    let usual = Usual::of(lifetimes, &classification, leg, reference(&ranked, input.diagnosis));
     Ok(Shown {
         schema: 1,
-        run: known.diagnosis.run.clone(),
+        run: input.diagnosis.run.clone(),
         app: lifetimes.app.clone(),
         leg,
         id,
-        flow: lifetimes.flows.get(of.flow as usize).map_or_else(String::new, |f| f.name.clone()),
-        bytes: of.bytes,
-        tid: of.tid,
+        flow: lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone()),
+        bytes: message.bytes,
+        tid: message.tid,
         from_ns,
         latency_ns: to_ns - from_ns,
         ideal_ns: None,
         faster: place as f64 / ranked.len() as f64,
         messages: ranked.len() as u64,
         reference_ns: usual.mean_ns,
-        ahead: behind(&lifetimes.messages, of),
-        marks: marks(of, from_ns, to_ns),
-        rows: rows(lifetimes, &classification, (leg, id), usual, &causes_by_row(known, &spans)),
+        ahead: behind(&lifetimes.messages, message),
+        marks: marks(message, from_ns, to_ns),
+        rows: rows(lifetimes, &classification, (leg, id), usual, &causes_by_row(input, &spans)),
         spans,
         settings: vec![],
     })
 }
 
 /// The messages of its thread that a message waited behind, the last before it first, at most 16.
-fn behind(messages: &[Message], of: &Message) -> Vec<u32> {
-    const MOST: usize = 16;
+fn behind(messages: &[Message], message: &Message) -> Vec<u32> {
+    const MOST_AHEAD: usize = 16;
     let ahead = Ahead::new(messages);
-    ahead.waited_behind(messages, of).iter().rev().map(|&(_, id)| id).take(MOST).collect()
+    ahead.waited_behind(messages, message).iter().rev().map(|&(_, id)| id).take(MOST_AHEAD).collect()
 }
 
 /// A piece of a path that begins at (leg, ns).
@@ -244,17 +244,17 @@ fn span_of(
 }
 
 /// The rank of the cause that most of each row's time counts to.
-fn causes_by_row(known: &Known<'_>, spans: &[Span]) -> BTreeMap<Key, u32> {
+fn causes_by_row(input: &ShowInput<'_>, spans: &[Span]) -> BTreeMap<Key, u32> {
     let mut ns: BTreeMap<Key, BTreeMap<usize, u64>> = BTreeMap::new();
-    for (span, on_path) in spans.iter().zip(known.path) {
-        if let Some(&cause) = known.causes.get(&(span.leg, span.role, on_path.owner)) {
+    for (span, on_path) in spans.iter().zip(input.path) {
+        if let Some(&cause) = input.causes.get(&(span.leg, span.role, on_path.owner)) {
             let role = if span.category == Category::Unexplained { Role::A } else { span.role };
             let key = (span.leg, span.category, span.name.clone(), role);
             *ns.entry(key).or_default().entry(cause).or_default() += span.ns;
         }
     }
     let most = |causes: BTreeMap<usize, u64>| causes.into_iter().max_by_key(|&(cause, ns)| (ns, Reverse(cause)));
-    let rank = |cause: usize| known.diagnosis.causes[cause].rank;
+    let rank = |cause: usize| input.diagnosis.causes[cause].rank;
     ns.into_iter().filter_map(|(key, causes)| Some((key, rank(most(causes)?.0)))).collect()
 }
 
@@ -305,7 +305,7 @@ fn leg_of(message: &Message, leg: Leg, at_ns: u64) -> Leg {
 
 /// The stages that a message passed between two times, in order, from the first of these.
 pub fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
-    let mut all = vec![
+    let mut marks = vec![
         ("nic", if m.flags & flags::FROM_NIC != 0 { m.nic_ns } else { 0 }),
         ("driver", m.driver_ns),
         ("stack", m.stack_ns),
@@ -318,9 +318,9 @@ pub fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
         ("xmit", m.xmit_ns),
         ("nic_tx", if m.flags & flags::TO_NIC != 0 { m.nic_tx_ns } else { 0 }),
     ];
-    all.retain(|&(_, ns)| ns != 0 && (from_ns..=to_ns).contains(&ns));
-    all.sort_by_key(|&(_, ns)| ns);
-    all.into_iter().map(|(stage, ns)| Mark { stage: stage.into(), at_ns: ns - from_ns }).collect()
+    marks.retain(|&(_, ns)| ns != 0 && (from_ns..=to_ns).contains(&ns));
+    marks.sort_by_key(|&(_, ns)| ns);
+    marks.into_iter().map(|(stage, ns)| Mark { stage: stage.into(), at_ns: ns - from_ns }).collect()
 }
 
 /// The error for an id: what ids there are, and the slowest ones.
@@ -384,7 +384,12 @@ mod tests {
         };
         let from = 1_000 + 700_000;
         let path = [span(from, from + 5_000, 1), span(from + 5_000, from + 6_000, 0)];
-        show(&lifetimes, &options, id, &Known { path: &path, diagnosis: &diagnosis, causes: &causes, samples: None })
+        show(
+            &lifetimes,
+            &options,
+            id,
+            &ShowInput { path: &path, diagnosis: &diagnosis, causes: &causes, samples: None },
+        )
     }
 
     #[test]
@@ -407,7 +412,7 @@ mod tests {
     fn the_stamps_of_a_nic_are_marks_of_a_message_that_begins_and_ends_there() {
         let stamped = Message { nic_ns: 90, driver_ns: 100, xmit_ns: 300, nic_tx_ns: 320, ..Message::default() };
         let stages = |m: &Message| marks(m, 90, 320).into_iter().map(|m| (m.stage, m.at_ns)).collect::<Vec<_>>();
-        let is = |of: &[(&str, u64)]| of.iter().map(|&(s, ns)| (s.to_owned(), ns)).collect::<Vec<_>>();
+        let is = |expected: &[(&str, u64)]| expected.iter().map(|&(s, ns)| (s.to_owned(), ns)).collect::<Vec<_>>();
         assert_eq!(stages(&stamped), is(&[("driver", 10), ("xmit", 210)]));
         let used = Message { flags: flags::FROM_NIC | flags::TO_NIC, ..stamped };
         assert_eq!(stages(&used), is(&[("nic", 0), ("driver", 10), ("xmit", 210), ("nic_tx", 230)]));

@@ -16,8 +16,8 @@ pub fn stages(lifetimes: &Lifetimes, cohorts: &Cohorts) -> Vec<Stage> {
     if focus[0].is_empty() {
         return vec![];
     }
-    let both = focus.iter_mut().zip(&mut reference);
-    let stages = STAGES.into_iter().zip(1..).zip(both).map(|((name, i), (focus, reference))| Stage {
+    let both_cohorts = focus.iter_mut().zip(&mut reference);
+    let stages = STAGES.into_iter().zip(1..).zip(both_cohorts).map(|((name, i), (focus, reference))| Stage {
         name: name.to_owned(),
         from: format!("T{i}"),
         to: format!("T{}", i + 1),
@@ -31,7 +31,7 @@ pub fn stages(lifetimes: &Lifetimes, cohorts: &Cohorts) -> Vec<Stage> {
 fn of(lifetimes: &Lifetimes, cohort: &Cohort) -> [Vec<u64>; 5] {
     let mut out: [Vec<u64>; 5] = Default::default();
     for times in cohort.ids.iter().filter_map(|id| lifetimes.messages[*id as usize].stages()) {
-        out.iter_mut().zip(times).for_each(|(of, ns)| of.push(ns));
+        out.iter_mut().zip(times).for_each(|(stage, ns)| stage.push(ns));
     }
     out
 }

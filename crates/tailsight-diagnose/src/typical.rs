@@ -110,7 +110,7 @@ pub fn typical(
     options: &Options,
     ranked: &[(u64, u32)],
 ) -> Option<Typical> {
-    let (range, all) = (median_ranks(ranked.len()), ranked.len() as f64);
+    let (range, complete) = (median_ranks(ranked.len()), ranked.len() as f64);
     let cohort = &cohort(ranked, options)[..];
     let n = cohort.len() as u64;
     if n == 0 {
@@ -125,7 +125,7 @@ pub fn typical(
     let mean_ns = mean(sum_ns, n);
     let scaled: Vec<i128> = sums.values().map(|&(ns, _)| i128::from(ns)).collect();
     let means = round_to(&scaled, i128::from(n), mean_ns as i64);
-    let of = |((key, (ns, subject)), mean): ((Key, (u64, Subject)), i64)| {
+    let row_of = |((key, (ns, subject)), mean): ((Key, (u64, Subject)), i64)| {
         let share = if sum_ns == 0 { 0.0 } else { ns as f64 / sum_ns as f64 };
         let guessed_ns = guessed_ns.get(&key).copied().unwrap_or(0);
         let mut row = row(key, subject, mean.max(0) as u64, share);
@@ -136,9 +136,9 @@ pub fn typical(
         }
         row
     };
-    let mut rows: Vec<TypicalRow> = sums.into_iter().zip(means).map(of).filter(|row| row.mean_ns > 0).collect();
+    let mut rows: Vec<TypicalRow> = sums.into_iter().zip(means).map(row_of).filter(|row| row.mean_ns > 0).collect();
     sort(&mut rows);
-    Some(Typical { from: range.start as f64 / all, to: range.end as f64 / all, messages: n, mean_ns, rows })
+    Some(Typical { from: range.start as f64 / complete, to: range.end as f64 / complete, messages: n, mean_ns, rows })
 }
 
 /// The times of all of a cohort by row. Summed by owner first and named once: a run may have tens of thousands of median
@@ -222,17 +222,17 @@ pub fn slowest(
     leg: Leg,
     ranked: &[(u64, u32)],
 ) -> Vec<SlowMessage> {
-    let one = |&(latency_ns, id): &(u64, u32)| {
-        let of = &lifetimes.messages[id as usize];
+    let slow_message = |&(latency_ns, id): &(u64, u32)| {
+        let slow = &lifetimes.messages[id as usize];
         let part =
             |(key, (ns, subject)): (Key, (u64, Subject))| row(key, subject, ns, ns as f64 / latency_ns.max(1) as f64);
         let times = message(lifetimes, classification, leg, id);
         let mut parts: Vec<TypicalRow> = times.into_iter().map(part).filter(|p| p.mean_ns > 0).collect();
         sort(&mut parts);
-        let flow = lifetimes.flows.get(of.flow as usize).map_or_else(String::new, |f| f.name.clone());
-        SlowMessage { id, latency_ns, ahead: of.ahead, flow, parts }
+        let flow = lifetimes.flows.get(slow.flow as usize).map_or_else(String::new, |f| f.name.clone());
+        SlowMessage { id, latency_ns, ahead: slow.ahead, flow, parts }
     };
-    slowest_of(ranked).map(one).collect()
+    slowest_of(ranked).map(slow_message).collect()
 }
 
 #[cfg(test)]
@@ -311,15 +311,15 @@ mod tests {
     /// "Every message waits for a lock" was said of an Event, and "in parallel" of servers that are asked in parallel.
     #[test]
     fn advice_claims_no_more_than_is_known() {
-        let of = |category, name: &str, in_parallel| {
+        let advice_of = |category, name: &str, in_parallel| {
             let row = row((Leg::Service, category, name.into(), Role::A), Subject::named(name), 1_000_000, 0.9);
             pathology(&row, "python3", RowFacts { in_parallel, ..RowFacts::default() }).concat()
         };
-        let held = of(Category::LockWait, "python3 holds it", false);
+        let held = advice_of(Category::LockWait, "python3 holds it", false);
         assert!(held.contains("or for what another thread is to hand over"), "{held}");
-        assert!(of(Category::LockWait, "futex", false).starts_with("every message waits for a lock: "));
-        assert!(of(Category::BackendWait, "shard (127.0.0.1:22002)", false).contains("in parallel"));
-        let beside = of(Category::BackendWait, "shard (127.0.0.1:22002)", true);
+        assert!(advice_of(Category::LockWait, "futex", false).starts_with("every message waits for a lock: "));
+        assert!(advice_of(Category::BackendWait, "shard (127.0.0.1:22002)", false).contains("in parallel"));
+        let beside = advice_of(Category::BackendWait, "shard (127.0.0.1:22002)", true);
         assert!(beside.contains("until the last has answered") && !beside.contains("in parallel"), "{beside}");
     }
 

@@ -23,8 +23,8 @@ impl WorkBalance {
 
 /// What all threads of the application ran, over the messages that they received, ns.
 fn ran_ns(work: &Work) -> u64 {
-    let all: u64 = work.threads.iter().map(|thread| thread.user_ns + thread.kernel_ns).sum();
-    (all + work.others_ns) / work.threads.iter().map(|thread| thread.messages).sum::<u64>().max(1)
+    let threads_ns: u64 = work.threads.iter().map(|thread| thread.user_ns + thread.kernel_ns).sum();
+    (threads_ns + work.others_ns) / work.threads.iter().map(|thread| thread.messages).sum::<u64>().max(1)
 }
 
 /// Sets what the threads ran. Where the messages' own work is more, each cause that is own work says that a part of it is others', and a

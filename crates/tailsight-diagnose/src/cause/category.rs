@@ -84,9 +84,9 @@ impl Category {
 impl std::str::FromStr for Category {
     type Err = String;
     fn from_str(text: &str) -> Result<Category, String> {
-        let all = || Category::ALL.map(Category::as_str).join(", ");
-        let found = Category::ALL.into_iter().find(|c| c.as_str() == text);
-        found.ok_or_else(|| format!("{text:?} is not one of {}", all()))
+        let names = || Category::ALL.map(Category::as_str).join(", ");
+        let category = Category::ALL.into_iter().find(|c| c.as_str() == text);
+        category.ok_or_else(|| format!("{text:?} is not one of {}", names()))
     }
 }
 

@@ -14,7 +14,7 @@ use super::{Category, Subject};
 pub(crate) const UNKNOWN_CALL: &str = "unknown call";
 
 /// Most frames that are said of a stack.
-const MOST: usize = 4;
+const MOST_FRAMES: usize = 4;
 
 /// The name without the frames that the nesting rule added: whose it is.
 pub fn base(subject: &Subject) -> String {
@@ -28,7 +28,7 @@ pub fn base(subject: &Subject) -> String {
         Subject::OtherThread { name } => format!("{name} (other thread)"),
         Subject::OtherThreads { application } => format!("{application} (other threads)"),
         Subject::Frame { frame } => frame.to_string(),
-        Subject::SystemCall { call: of } => call(of),
+        Subject::SystemCall { call: name } => call(name),
         Subject::WaitIn { .. } | Subject::WaitFor { .. } => format!("waits {}", place(subject).unwrap_or_default()),
         Subject::Class { name } => format!("class {name}"),
         Subject::Runtime { of, does } => format!("{of} {does}"),
@@ -113,8 +113,8 @@ fn nested(category: Category, subject: &Subject, frames: &[NamedFrame]) -> Strin
     let more = frames.iter().filter(|frame| !says_the_same(subject, frame));
     let mut said: Vec<String> = more.map(|frame| in_words(frame, of_thread)).collect();
     // Of a deep stack, where it begins and where it ends.
-    if said.len() > MOST {
-        said.splice(1..said.len() - (MOST - 1), [format!("… {} more", said.len() - MOST)]);
+    if said.len() > MOST_FRAMES {
+        said.splice(1..said.len() - (MOST_FRAMES - 1), [format!("… {} more", said.len() - MOST_FRAMES)]);
     }
     said.iter().map(|words| format!(", {words}")).collect()
 }
@@ -230,8 +230,8 @@ mod tests {
 
     /// Holds that these are the name that scripts rely on, and its words.
     fn check(category: Category, subject: Subject, frames: &[(FrameKind, &str)], name: &str, words: &str) {
-        let of = |of: &str| Some(of.to_owned()).filter(|of| !of.is_empty());
-        let frames: Vec<NamedFrame> = frames.iter().map(|&(kind, what)| NamedFrame { kind, of: of(what) }).collect();
+        let which = |which: &str| Some(which.to_owned()).filter(|which| !which.is_empty());
+        let frames: Vec<NamedFrame> = frames.iter().map(|&(kind, what)| NamedFrame { kind, of: which(what) }).collect();
         assert_eq!(full(&base(&subject), &frames), name);
         assert_eq!(title(category, &subject, &frames), words);
     }
@@ -269,7 +269,7 @@ mod tests {
     fn what_is_no_task_reads_as_words() {
         use FrameKind::{IdleState, Packet, Sleep, Softirq, Syscall, TxDropped, TxQueued, WakePending, WokenBy, Work};
         let named = |name: &str| Subject::named(name);
-        let frame = |kind, of: &str| Subject::Frame { frame: NamedFrame { kind, of: Some(of.into()) } };
+        let frame = |kind, name: &str| Subject::Frame { frame: NamedFrame { kind, of: Some(name.into()) } };
         let app = || Subject::Application { name: "m".into() };
         let (transmit, queue) = (Category::TransmitProcessing, Category::HolBlocking);
         check(Category::LockWait, named("mmap_lock"), &[], "mmap_lock", "mmap_lock");
@@ -289,13 +289,13 @@ mod tests {
         check(Category::WakeupDelay, named("idle"), &idle, "idle/idle-state:2/wake-pending", words);
         let sends = [(Syscall, "sendmsg"), (Softirq, "net_rx")];
         check(queue, app(), &sends, "m/sys:sendmsg/softirq:net_rx", "m, in sendmsg, in softirq net_rx");
-        let deep = ["a", "b", "c", "d", "e", "f"].map(|of| (Work, of));
+        let deep = ["a", "b", "c", "d", "e", "f"].map(|name| (Work, name));
         let words = "m, doing a, … 2 more, doing d, doing e, doing f";
         check(queue, app(), &deep, "m/work:a/work:b/work:c/work:d/work:e/work:f", words);
         check(transmit, frame(TxDropped, "FULL"), &[], "tx-dropped:FULL", "dropped on its way out (FULL)");
         check(Category::ReceiveProcessing, frame(Packet, "m:8088"), &[], "packet:m:8088", "packets of m (port 8088)");
         check(Category::ReceiveProcessing, frame(Packet, "8088"), &[], "packet:8088", "packets to port 8088");
-        let vector = |of| frame(FrameKind::Vector, of);
+        let vector = |name| frame(FrameKind::Vector, name);
         check(Category::Interrupts, vector("local_timer"), &[], "vector:local_timer", "timer interrupts");
         check(Category::Interrupts, vector("error_apic"), &[], "vector:error_apic", "interrupts error_apic");
         check(Category::WakeupDelay, named("wake-pending"), &[], "wake-pending", "woken, not yet running");

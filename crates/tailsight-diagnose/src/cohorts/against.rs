@@ -49,14 +49,14 @@ pub fn join(first: &Lifetimes, second: &Lifetimes, stacks: u32) -> Joined {
 /// The symbols of both runs, and which of them each of the second's is.
 fn symbols(first: &Lifetimes, second: &Lifetimes) -> (Vec<String>, Vec<u32>) {
     let mut symbols = first.symbols.clone();
-    let mut known: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
-    let one = |name: &String| {
-        *known.entry(name.clone()).or_insert_with(|| {
+    let mut numbers: FxHashMap<String, u32> = symbols.iter().cloned().zip(0..).collect();
+    let number = |name: &String| {
+        *numbers.entry(name.clone()).or_insert_with(|| {
             symbols.push(name.clone());
             symbols.len() as u32 - 1
         })
     };
-    let symbol_of = second.symbols.iter().map(one).collect();
+    let symbol_of = second.symbols.iter().map(number).collect();
     (symbols, symbol_of)
 }
 
@@ -73,7 +73,7 @@ fn owners(
     let key = |owner: &Owner, who: &Who| (owner.clone(), who.process.clone(), who.recorder);
     let mut ids: FxHashMap<(Owner, String, bool), OwnerId> =
         owners.iter().zip(&who).map(|(o, w)| key(o, w)).zip(0..).collect();
-    let one = |(i, o): (usize, &Owner)| {
+    let owner_id = |(i, o): (usize, &Owner)| {
         let frames = o.frames.iter().map(|f| frame(f, symbol_of, stacks)).collect();
         let owner = Owner { context: o.context.clone(), frames };
         let task = Who { pid: 0, tid: 0, ..second.who(i).clone() };
@@ -83,14 +83,14 @@ fn owners(
             owners.len() as OwnerId - 1
         })
     };
-    let owner_of = second.owners.iter().enumerate().map(one).collect();
+    let owner_of = second.owners.iter().enumerate().map(owner_id).collect();
     (owners, who, owner_of)
 }
 
 /// A frame of the second run with the symbols and stacks of both.
-fn frame(of: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
+fn frame(original: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
     let symbol = |s: u32| symbol_of.get(s as usize).copied().unwrap_or(s);
-    match *of {
+    match *original {
         Frame::Work { symbol: s } => Frame::Work { symbol: symbol(s) },
         Frame::Stack { symbol: s } => Frame::Stack { symbol: symbol(s) },
         Frame::WokenBy { symbol: s } => Frame::WokenBy { symbol: symbol(s) },
@@ -111,14 +111,18 @@ fn frame(of: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
 }
 
 /// A figure of each message of both runs; 0 for those of a run that has none, and nothing when neither has.
-fn by_message<T: Clone + Default>(first: &Lifetimes, second: &Lifetimes, of: fn(&Lifetimes) -> &Vec<T>) -> Vec<T> {
-    if of(first).is_empty() && of(second).is_empty() {
+fn by_message<T: Clone + Default>(
+    first: &Lifetimes,
+    second: &Lifetimes,
+    values_of: fn(&Lifetimes) -> &Vec<T>,
+) -> Vec<T> {
+    if values_of(first).is_empty() && values_of(second).is_empty() {
         return vec![];
     }
     let whole = |l: &Lifetimes| {
-        let mut all = of(l).clone();
-        all.resize(l.messages.len(), T::default());
-        all
+        let mut values = values_of(l).clone();
+        values.resize(l.messages.len(), T::default());
+        values
     };
     [whole(first), whole(second)].concat()
 }

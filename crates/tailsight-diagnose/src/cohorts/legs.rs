@@ -28,30 +28,30 @@ impl Latencies {
 
     /// Of these messages, some of which are on connections that requests share.
     pub fn beside(messages: &[Message], multiplexed: &Multiplexed) -> Latencies {
-        let mut of = Leg::ALL.map(|_| Vec::with_capacity(messages.len()));
+        let mut by_leg = Leg::ALL.map(|_| Vec::with_capacity(messages.len()));
         for m in messages {
-            let legs = of.iter_mut().zip(Leg::ALL);
-            legs.for_each(|(of, leg)| of.extend(m.latency(leg)));
+            let legs = by_leg.iter_mut().zip(Leg::ALL);
+            legs.for_each(|(latencies, leg)| latencies.extend(m.latency(leg)));
         }
-        Latencies { by_leg: of, shared: multiplexed.unpaired() as usize }
+        Latencies { by_leg: by_leg, shared: multiplexed.unpaired() as usize }
     }
 
     /// Those of a leg.
     pub fn of_leg(&self, leg: Leg) -> &[u64] {
-        let at = Leg::ALL.iter().position(|one| *one == leg);
+        let at = Leg::ALL.iter().position(|other| *other == leg);
         at.map_or(&[], |at| &self.by_leg[at])
     }
 
     /// Every leg's percentiles by its name; a leg that no message has complete is there with 0 messages.
     pub fn percentiles(&self) -> BTreeMap<String, LegLatency> {
         let mut latencies = Vec::new();
-        let one = |leg: Leg| {
+        let percentiles_of = |leg: Leg| {
             latencies.clear();
             latencies.extend_from_slice(self.of_leg(leg));
             let latency_ns = percentiles(&mut latencies);
             (leg.name().to_owned(), LegLatency { messages: latencies.len() as u64, latency_ns })
         };
-        Leg::ALL.into_iter().map(one).collect()
+        Leg::ALL.into_iter().map(percentiles_of).collect()
     }
 }
 
@@ -131,26 +131,26 @@ mod tests {
     /// etcd: 1,628 requests of HTTP/1 had a p99 of 179 ms, and what was explained were 1.85 ms of receiving, for etcd asks itself by gRPC.
     #[test]
     fn connections_that_requests_share_do_not_choose_the_leg() {
-        let of = |answered: u32, shared: u32| {
+        let usual_leg = |answered: u32, shared: u32| {
             let messages: Vec<Message> = (0..answered + shared + 1).map(|i| message(i, i < answered)).collect();
             let multiplexed = Multiplexed { http2: u64::from(shared), ..Multiplexed::default() };
             usual(&Latencies::beside(&messages, &multiplexed)).0
         };
-        assert_eq!(of(100, 240), Leg::Total);
-        assert_eq!(of(10, 240), Leg::Receive, "health checks beside gRPC");
-        assert_eq!(of(0, 240), Leg::Receive);
+        assert_eq!(usual_leg(100, 240), Leg::Total);
+        assert_eq!(usual_leg(10, 240), Leg::Receive, "health checks beside gRPC");
+        assert_eq!(usual_leg(0, 240), Leg::Receive);
     }
 
     #[test]
     fn every_leg_has_its_percentiles() {
         let messages: Vec<Message> = (0..800).map(|i| message(i, i < 400)).collect();
         let legs = Latencies::of(&messages).percentiles();
-        let of = |leg: &str, key: &str| legs[leg].latency_ns.get(key).copied();
+        let percentile = |leg: &str, key: &str| legs[leg].latency_ns.get(key).copied();
         assert_eq!(legs.len(), 4);
-        assert_eq!((legs["receive"].messages, of("receive", "p50")), (800, Some(100)));
-        assert_eq!((legs["service"].messages, of("service", "p99")), (400, Some(1_000)));
-        assert_eq!((of("transmit", "max"), of("total", "p50")), (Some(10), Some(1_110)));
-        assert_eq!(of("total", "p99.9"), None, "400 messages have no p99.9");
+        assert_eq!((legs["receive"].messages, percentile("receive", "p50")), (800, Some(100)));
+        assert_eq!((legs["service"].messages, percentile("service", "p99")), (400, Some(1_000)));
+        assert_eq!((percentile("transmit", "max"), percentile("total", "p50")), (Some(10), Some(1_110)));
+        assert_eq!(percentile("total", "p99.9"), None, "400 messages have no p99.9");
         let json = serde_json::to_value(&legs["total"]).expect("JSON");
         assert_eq!((json["messages"].as_u64(), json["p50"].as_u64()), (Some(400), Some(1_110)), "{json}");
         let back: LegLatency = serde_json::from_value(json).expect("what was written");

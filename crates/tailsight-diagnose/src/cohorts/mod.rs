@@ -57,9 +57,9 @@ pub fn ranked(messages: &[Message], leg: Leg) -> Vec<(u64, u32)> {
 }
 
 /// So many of a list, evenly over all of it; all where there are no more.
-pub(crate) fn even_part<T: Copy>(all: &[T], most: usize) -> Vec<T> {
-    let n = all.len().min(most);
-    (0..n).map(|i| all[i * all.len() / n]).collect()
+pub(crate) fn even_part<T: Copy>(items: &[T], most: usize) -> Vec<T> {
+    let n = items.len().min(most);
+    (0..n).map(|i| items[i * items.len() / n]).collect()
 }
 
 /// The messages that are compared.
@@ -82,11 +82,11 @@ impl Cohorts {
     /// [`Error::NotEnough`] when one holds fewer than [`crate::MIN_MESSAGES`].
     pub fn of(ranked: &[(u64, u32)], others: Option<&[(u64, u32)]>, options: &Options) -> Result<Cohorts, Error> {
         let focus = Cohort::of(&ranked[enough(ranked.len(), options.focus, "focus")?]);
-        let (of, quantiles, name) = match others {
+        let (compared, quantiles, name) = match others {
             None => (ranked, options.reference, "reference"),
             Some(others) => (others, options.focus, "against"),
         };
-        let reference = &of[enough(of.len(), quantiles, name)?];
+        let reference = &compared[enough(compared.len(), quantiles, name)?];
         let reference = match others {
             None => Cohort::of(&even_part(reference, options.compared)),
             Some(_) => Cohort::of(reference),
@@ -191,12 +191,12 @@ mod tests {
 
     #[test]
     fn a_part_of_a_list_is_even_and_all_of_a_short_one() {
-        let all: Vec<u32> = (0..1_000).collect();
-        assert_eq!(even_part(&all, 1_000), all);
-        assert_eq!(even_part(&all, 5_000), all);
-        assert_eq!(even_part(&all, 4), [0, 250, 500, 750]);
-        let some = even_part(&all, 300);
+        let numbers: Vec<u32> = (0..1_000).collect();
+        assert_eq!(even_part(&numbers, 1_000), numbers);
+        assert_eq!(even_part(&numbers, 5_000), numbers);
+        assert_eq!(even_part(&numbers, 4), [0, 250, 500, 750]);
+        let some = even_part(&numbers, 300);
         assert!(some.len() == 300 && some.windows(2).all(|two| (3..=4).contains(&(two[1] - two[0]))));
-        assert!(even_part(&all[..0], 7).is_empty() && even_part(&all, 0).is_empty());
+        assert!(even_part(&numbers[..0], 7).is_empty() && even_part(&numbers, 0).is_empty());
     }
 }

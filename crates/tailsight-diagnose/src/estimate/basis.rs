@@ -10,9 +10,9 @@ use crate::Options;
 use crate::cohorts::even_part;
 
 /// Fewest messages of a class that say what is usual for it.
-const FEWEST: usize = 40;
+const FEWEST_IN_CLASS: usize = 40;
 /// Most messages of a class's middle that are looked at.
-const MOST: usize = 400;
+const MOST_IN_MIDDLE: usize = 400;
 
 /// The messages that estimates are made of.
 #[derive(Clone, Debug)]
@@ -65,13 +65,13 @@ fn of_size(power: u32) -> String {
 pub(crate) struct Usual {
     /// Each class that has enough messages, with the middle of them by latency, or an even part of that. None where all messages are of one
     /// class.
-    pub(super) of: Vec<(u32, Vec<u32>)>,
+    pub(super) classes: Vec<(u32, Vec<u32>)>,
 }
 
 impl Usual {
     /// All of the messages.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.of.iter().flat_map(|(_, ids)| ids).copied()
+        self.classes.iter().flat_map(|(_, ids)| ids).copied()
     }
 }
 
@@ -93,12 +93,12 @@ fn usual(messages: &[Message], ranked: &[(u64, u32)]) -> [Usual; KEYS.len()] {
             }
             members[class].push(id);
         }
-        let of = (0..).zip(&members).filter(|(_, ids)| ids.len() >= FEWEST);
-        Usual { of: of.map(|(class, ids)| (class, middle(ids))).collect() }
+        let large_classes = (0..).zip(&members).filter(|(_, ids)| ids.len() >= FEWEST_IN_CLASS);
+        Usual { classes: large_classes.map(|(class, ids)| (class, middle(ids))).collect() }
     })
 }
 
 /// The middle of the messages of a class, or an even part of it.
 fn middle(ids: &[u32]) -> Vec<u32> {
-    even_part(&ids[ids.len() * 4 / 10..ids.len() * 6 / 10], MOST)
+    even_part(&ids[ids.len() * 4 / 10..ids.len() * 6 / 10], MOST_IN_MIDDLE)
 }

@@ -18,7 +18,7 @@ use crate::rows::profile::{Derived, Profile};
 /// A class differs when its mean is so many standard errors off: with hundreds of classes two would not do.
 const ERRORS: f64 = 4.0;
 
-struct Found {
+struct ClassEffect {
     what: &'static str,
     /// By class: what is usual for it beyond what is usual for all, ns.
     beyond: BTreeMap<u32, i64>,
@@ -29,21 +29,22 @@ struct Found {
 }
 
 /// Moves what the focus's classes cost beyond what is usual for all to a row of its own; what the classes are formed by.
-pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static str> {
-    let mut best: Option<Found> = None;
-    let usual = stats(of, &of.cohorts.1.ids);
-    for (key, classes) in KEYS.into_iter().zip(&of.basis.classes) {
-        if let Some(found) = difference(of, key, classes, usual)
+pub(super) fn apply(own_time: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static str> {
+    let mut best: Option<ClassEffect> = None;
+    let usual = stats(own_time, &own_time.cohorts.1.ids);
+    for (key, classes) in KEYS.into_iter().zip(&own_time.basis.classes) {
+        if let Some(effect) = difference(own_time, key, classes, usual)
             // A finer key must explain clearly more than a coarser one.
-            && best.as_ref().is_none_or(|b| found.effect > 1.2 * b.effect)
+            && best.as_ref().is_none_or(|b| effect.effect > 1.2 * b.effect)
         {
-            best = Some(found);
+            best = Some(effect);
         }
     }
-    let enough = |b: &Found| b.effect > 0.1 * of.deviation && b.effect > of.options.granularity_ns as f64;
+    let enough =
+        |b: &ClassEffect| b.effect > 0.1 * own_time.deviation && b.effect > own_time.options.granularity_ns as f64;
     let mut best = best.filter(enough)?;
     // Never more than the deviation.
-    let scale = (of.deviation / best.effect).min(1.0);
+    let scale = (own_time.deviation / best.effect).min(1.0);
     best.beyond.values_mut().for_each(|ns| *ns = (*ns as f64 * scale) as i64);
     let to = profile.derive(Derived {
         category: Category::AppProcessing,
@@ -52,23 +53,28 @@ pub(super) fn apply(of: &OwnTime<'_>, profile: &mut Profile) -> Option<&'static 
         path: format!("own/{} (cohorts by {})", best.name, best.what),
         inferred: false,
     });
-    for &id in &of.cohorts.0.ids {
-        let class = (best.class_of)(&of.lifetimes.messages[id as usize]);
+    for &id in &own_time.cohorts.0.ids {
+        let class = (best.class_of)(&own_time.lifetimes.messages[id as usize]);
         let ns = best.beyond.get(&class).copied().unwrap_or(0);
         if ns != 0 {
-            profile.shift(true, id, &of.moves(id, ns, to), 1);
+            profile.shift(true, id, &own_time.moves(id, ns, to), 1);
         }
     }
     Some(best.what)
 }
 
 /// `usual`: the own work of the reference, and its standard error.
-fn difference(of: &OwnTime<'_>, (what, class_of, words): Key, classes: &Usual, usual: (f64, f64)) -> Option<Found> {
-    let (lifetimes, options, focus) = (of.lifetimes, of.options, of.cohorts.0);
+fn difference(
+    own_time: &OwnTime<'_>,
+    (what, class_of, words): Key,
+    classes: &Usual,
+    usual: (f64, f64),
+) -> Option<ClassEffect> {
+    let (lifetimes, options, focus) = (own_time.lifetimes, own_time.options, own_time.cohorts.0);
     let class = |id: u32| class_of(&lifetimes.messages[id as usize]);
     let mut beyond = BTreeMap::new();
-    for &(class, ref middle) in &classes.of {
-        let (its, error) = stats(of, middle);
+    for &(class, ref middle) in &classes.classes {
+        let (its, error) = stats(own_time, middle);
         let by = its - usual.0;
         let noise = ERRORS * (error * error + usual.1 * usual.1).sqrt();
         if by.abs() > noise && by.abs() > options.granularity_ns as f64 {
@@ -80,13 +86,13 @@ fn difference(of: &OwnTime<'_>, (what, class_of, words): Key, classes: &Usual, u
     let mut of_class: BTreeMap<u32, f64> = BTreeMap::new();
     focus.ids.iter().for_each(|&id| *of_class.entry(class(id)).or_default() += by(id));
     let (&most, _) = of_class.iter().max_by(|a, b| a.1.total_cmp(b.1))?;
-    (effect > 0.0).then(|| Found { what, name: words(lifetimes, most), beyond, effect, class_of })
+    (effect > 0.0).then(|| ClassEffect { what, name: words(lifetimes, most), beyond, effect, class_of })
 }
 
 /// Mean of own work and its standard error.
-fn stats(of: &OwnTime<'_>, ids: &[u32]) -> (f64, f64) {
+fn stats(own_time: &OwnTime<'_>, ids: &[u32]) -> (f64, f64) {
     let n = ids.len().max(1) as f64;
-    let work: Vec<f64> = ids.iter().map(|&id| of.left(id) as f64).collect();
+    let work: Vec<f64> = ids.iter().map(|&id| own_time.left(id) as f64).collect();
     let mean = work.iter().sum::<f64>() / n;
     let variance = work.iter().map(|ns| (ns - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
     (mean, (variance / n).sqrt())

@@ -53,7 +53,7 @@ const WIDEST: f64 = 2.0;
 /// is 0.31 at most; where a fork or a compiler was slow, in messages with some events, it was 0.6 to 980.
 const DEARER: f64 = 0.5;
 /// Fewest messages with another number of faults than most have.
-const FEWEST: usize = 20;
+const FEWEST_MESSAGES: usize = 20;
 
 /// Events that messages have a number of.
 pub struct Counter {
@@ -182,9 +182,9 @@ fn events<const N: usize>(
 /// The slope that own time has over the number of events when a longer message only meets more of them, ns: the variance of
 /// own time over its mean, of the messages without any. `None` without such.
 fn by_length(points: &[(f64, f64)]) -> Option<f64> {
-    let of: Vec<f64> = points.iter().filter(|(count, _)| *count == 0.0).map(|(_, ns)| *ns).collect();
-    let mean = of.iter().sum::<f64>() / of.len().max(1) as f64;
-    (mean > 0.0).then(|| of.iter().map(|ns| (ns - mean).powi(2)).sum::<f64>() / of.len() as f64 / mean)
+    let none_ns: Vec<f64> = points.iter().filter(|(count, _)| *count == 0.0).map(|(_, ns)| *ns).collect();
+    let mean = none_ns.iter().sum::<f64>() / none_ns.len().max(1) as f64;
+    (mean > 0.0).then(|| none_ns.iter().map(|ns| (ns - mean).powi(2)).sum::<f64>() / none_ns.len() as f64 / mean)
 }
 
 /// Whether a slope may be one that longer messages alone give: one event cannot cost as much as the interval's upper end, `high_ns`, or it is
@@ -195,21 +195,22 @@ fn is_of_length((slope_ns, high_ns): (f64, f64), most_ns: f64, by_length: impl F
 
 /// Whether the focus met no more events in its own time than chance explains at the rate at which others met them. Events that cost time are
 /// met more often by slow messages than by others, as these have the same other work and fewer of them; a long computation meets as many.
-fn as_often_as_others(of: &OwnTime<'_>, counter: &Counter) -> bool {
-    let in_focus = in_focus(of);
-    let others = of.basis.everyone.iter().copied().filter(|&id| !in_focus[id as usize]);
-    let (events, ns) = others.fold((0, 0), |(events, ns), id| (events + u64::from(counter.of(id)), ns + of.left(id)));
-    let focus = &of.cohorts.0.ids;
+fn as_often_as_others(own_time: &OwnTime<'_>, counter: &Counter) -> bool {
+    let in_focus = in_focus(own_time);
+    let others = own_time.basis.everyone.iter().copied().filter(|&id| !in_focus[id as usize]);
+    let (events, ns) =
+        others.fold((0, 0), |(events, ns), id| (events + u64::from(counter.of(id)), ns + own_time.left(id)));
+    let focus = &own_time.cohorts.0.ids;
     let met = focus.iter().map(|&id| u64::from(counter.of(id))).sum::<u64>();
-    let own_ns = focus.iter().map(|&id| of.left(id)).sum::<i64>();
+    let own_ns = focus.iter().map(|&id| own_time.left(id)).sum::<i64>();
     let expected = events as f64 / ns.max(1) as f64 * own_ns as f64;
     plausible(u32::try_from(met).unwrap_or(u32::MAX), expected)
 }
 
 /// By message, whether it is in the focus.
-fn in_focus(of: &OwnTime<'_>) -> Vec<bool> {
-    let mut out = vec![false; of.lifetimes.messages.len()];
-    of.cohorts.0.ids.iter().for_each(|&id| out[id as usize] = true);
+fn in_focus(own_time: &OwnTime<'_>) -> Vec<bool> {
+    let mut out = vec![false; own_time.lifetimes.messages.len()];
+    own_time.cohorts.0.ids.iter().for_each(|&id| out[id as usize] = true);
     out
 }
 
@@ -250,12 +251,12 @@ struct Group {
 
 impl Group {
     /// The median, and the group.
-    fn of(mut all: Vec<f64>) -> (f64, Group) {
-        let messages = all.len();
+    fn of(mut values: Vec<f64>) -> (f64, Group) {
+        let messages = values.len();
         if messages == 0 {
             return (0.0, Group::default());
         }
-        let (_, median, above) = all.select_nth_unstable_by(messages / 2, f64::total_cmp);
+        let (_, median, above) = values.select_nth_unstable_by(messages / 2, f64::total_cmp);
         let median = *median;
         above.sort_unstable_by(f64::total_cmp);
         (median, Group { messages, above: above.iter().map(|ns| ns - median).collect() })
@@ -271,8 +272,8 @@ impl Excess {
     /// Of (events, own time in ns) of all messages. `few` and `many`: the limits of the two groups.
     fn of(points: &[(f64, f64)], slope_ns: f64, few: f64, many: f64) -> Excess {
         let group = |is: &dyn Fn(f64) -> bool| {
-            let of = points.iter().filter(|(count, _)| is(*count));
-            Group::of(of.map(|(count, ns)| ns - slope_ns * count).collect())
+            let in_group = points.iter().filter(|(count, _)| is(*count));
+            Group::of(in_group.map(|(count, ns)| ns - slope_ns * count).collect())
         };
         let (usual_ns, many) = group(&|count| count >= many && count > few);
         Excess { usual_ns, few: group(&|count| count <= few).1, many }
@@ -282,7 +283,7 @@ impl Excess {
     /// fraction 1 − P(that much | few) / P(that much | many).
     fn of_events(&self, rest_ns: f64) -> f64 {
         let excess = rest_ns - self.usual_ns;
-        if excess <= 0.0 || self.many.messages < FEWEST || self.few.messages < FEWEST {
+        if excess <= 0.0 || self.many.messages < FEWEST_MESSAGES || self.few.messages < FEWEST_MESSAGES {
             return 0.0;
         }
         // A message more than were seen in the group without events: never seen is not never.
@@ -334,31 +335,33 @@ impl Cost {
 
 /// What an event costs; nothing where that is not known to be above 0. Where the slope is one that longer messages alone would have, the
 /// counter is left with the numbers of those messages only that met more events than is plausible.
-pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
-    let (focus, reference) = of.cohorts;
-    let everyone = &of.basis.everyone;
-    let before = of.known.before.iter().find(|known| known.subject == counter.subject);
-    let (found, unusual) = match before.map(|known| &known.cost) {
+pub(super) fn cost(own_time: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
+    let (focus, reference) = own_time.cohorts;
+    let everyone = &own_time.basis.everyone;
+    let before = own_time.premises.before.iter().find(|earlier| earlier.subject == counter.subject);
+    let (line, unusual) = match before.map(|earlier| &earlier.cost) {
         Some(cost) => {
             if let Some(unusual) = counter.unusual.take().filter(|_| cost.unusual) {
                 counter.counts = unusual;
             }
-            let more = focus_has_more(of, counter);
+            let more = focus_has_more(own_time, counter);
             (more.then_some((cost.slope_ns, cost.ci95_ns)), cost.unusual)
         }
-        None => estimated(of, counter),
+        None => estimated(own_time, counter),
     };
     let (slope_ns, ci95_ns) =
-        found.filter(|&(slope_ns, ci95_ns)| says_what_one_costs(slope_ns, ci95_ns, counter.most_ns))?;
+        line.filter(|&(slope_ns, ci95_ns)| says_what_one_costs(slope_ns, ci95_ns, counter.most_ns))?;
     let counter: &Counter = counter;
     let count = |id: u32| f64::from(counter.of(id));
-    let excess = match of.known.chosen_by_work {
+    let excess = match own_time.premises.chosen_by_work {
         true => Excess::default(),
-        false => Excess::of(&points(of, counter, everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0),
+        false => {
+            Excess::of(&points(own_time, counter, everyone), slope_ns, mean(reference, count), mean(focus, count) / 2.0)
+        }
     };
     let moved = |cost: &Cost| {
-        let of = |cohort| mean(cohort, |id| cost.of(counter, id, of.left(id)) as f64);
-        of(focus) - of(reference)
+        let mean_ns = |cohort| mean(cohort, |id| cost.of(counter, id, own_time.left(id)) as f64);
+        mean_ns(focus) - mean_ns(reference)
     };
     let of_slope = Cost {
         slope_ns,
@@ -372,19 +375,19 @@ pub(super) fn cost(of: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost> {
         beyond_ns: 0.0,
     };
     // Never more than the own time's deviation.
-    let mut cost = within(of_slope, of.deviation, |cost, part| cost.part *= part, &moved);
+    let mut cost = within(of_slope, own_time.deviation, |cost, part| cost.part *= part, &moved);
     cost.by_number_ns = moved(&cost);
     // What is limited already has no room for more.
-    if cost.part == 1.0 && !of.known.chosen_by_work {
+    if cost.part == 1.0 && !own_time.premises.chosen_by_work {
         cost.part_of_excess = 1.0;
-        let most = of.deviation.min(cost.by_number_ns * (1.0 + DEARER));
+        let most = own_time.deviation.min(cost.by_number_ns * (1.0 + DEARER));
         let by_number_ns = cost.by_number_ns;
         let beyond = |cost: &Cost| moved(cost) - by_number_ns;
         cost = within(cost, most - by_number_ns, |cost, part| cost.part_of_excess *= part, &beyond);
         cost.beyond_ns = beyond(&cost);
     }
     let moved = cost.by_number_ns + cost.beyond_ns;
-    (moved <= of.deviation && moved > of.options.granularity_ns as f64).then_some(cost)
+    (moved <= own_time.deviation && moved > own_time.options.granularity_ns as f64).then_some(cost)
 }
 
 /// Whether a slope with its interval says what one event costs, of which one can cost `most_ns`.
@@ -405,44 +408,44 @@ fn within(mut cost: Cost, most: f64, reduce: impl Fn(&mut Cost, f64), moved: &dy
 }
 
 /// The slope with its interval; and whether it is that of the messages alone that met more events than is plausible.
-fn estimated(of: &OwnTime<'_>, counter: &mut Counter) -> (Option<(f64, [f64; 2])>, bool) {
-    let found = line(of, counter);
+fn estimated(own_time: &OwnTime<'_>, counter: &mut Counter) -> (Option<(f64, [f64; 2])>, bool) {
+    let slope_and_interval = line(own_time, counter);
     if let Some(unusual) = counter.unusual.take()
-        && let Some((slope_ns, [_, high_ns])) = found
-        && (as_often_as_others(of, counter)
+        && let Some((slope_ns, [_, high_ns])) = slope_and_interval
+        && (as_often_as_others(own_time, counter)
             || is_of_length((slope_ns, high_ns), counter.most_ns, || {
-                by_length(&points(of, counter, &of.basis.everyone))
+                by_length(&points(own_time, counter, &own_time.basis.everyone))
             }))
     {
         counter.counts = unusual;
-        return (line(of, counter), true);
+        return (line(own_time, counter), true);
     }
-    (found, false)
+    (slope_and_interval, false)
 }
 
 /// (Events, own time in ns) of messages.
-fn points(of: &OwnTime<'_>, counter: &Counter, ids: &[u32]) -> Vec<(f64, f64)> {
-    ids.iter().map(|&id| (f64::from(counter.of(id)), of.left(id) as f64)).collect()
+fn points(own_time: &OwnTime<'_>, counter: &Counter, ids: &[u32]) -> Vec<(f64, f64)> {
+    ids.iter().map(|&id| (f64::from(counter.of(id)), own_time.left(id) as f64)).collect()
 }
 
 /// The slope of own time over events with its interval, where it is above 0 and the focus has more events than the reference: of
 /// the messages outside the focus, else of all. The focus was chosen by latency: whatever else is slow in it would bend the
 /// slope.
-fn line(of: &OwnTime<'_>, counter: &Counter) -> Option<(f64, [f64; 2])> {
-    if !focus_has_more(of, counter) {
+fn line(own_time: &OwnTime<'_>, counter: &Counter) -> Option<(f64, [f64; 2])> {
+    if !focus_has_more(own_time, counter) {
         return None;
     }
     let fit = |ids: &mut dyn Iterator<Item = u32>| {
-        let some = points(of, counter, &sample(counter, ids));
-        slope(&some, of.options.seed)
+        let some = points(own_time, counter, &sample(counter, ids));
+        slope(&some, own_time.options.seed)
     };
-    let in_focus = in_focus(of);
-    let everyone = || of.basis.everyone.iter().copied();
+    let in_focus = in_focus(own_time);
+    let everyone = || own_time.basis.everyone.iter().copied();
     fit(&mut everyone().filter(|&id| !in_focus[id as usize])).or_else(|| fit(&mut everyone()))
 }
 
-fn focus_has_more(of: &OwnTime<'_>, counter: &Counter) -> bool {
-    let (focus, reference) = of.cohorts;
+fn focus_has_more(own_time: &OwnTime<'_>, counter: &Counter) -> bool {
+    let (focus, reference) = own_time.cohorts;
     let count = |id: u32| f64::from(counter.of(id));
     mean(focus, count) > mean(reference, count)
 }
@@ -454,15 +457,15 @@ fn sample(counter: &Counter, ids: &mut dyn Iterator<Item = u32>) -> Vec<u32> {
     for id in ids {
         by_count.entry(counter.of(id)).or_default().push(id);
     }
-    let all = by_count.values().map(Vec::len).sum::<usize>();
+    let messages = by_count.values().map(Vec::len).sum::<usize>();
     let room = (SAMPLE / by_count.len().max(1)).max(8);
     let most = by_count.values().map(Vec::len).max().unwrap_or(0);
-    if by_count.len() < 2 || all - most < FEWEST {
+    if by_count.len() < 2 || messages - most < FEWEST_MESSAGES {
         return vec![];
     }
     by_count
         .into_values()
-        .flat_map(|of| of.iter().copied().step_by(of.len().div_ceil(room)).collect::<Vec<_>>())
+        .flat_map(|ids| ids.iter().copied().step_by(ids.len().div_ceil(room)).collect::<Vec<_>>())
         .collect()
 }
 
@@ -476,7 +479,7 @@ pub fn slope(points: &[(f64, f64)], seed: u64) -> Option<(f64, [f64; 2])> {
         some.iter_mut().for_each(|point| *point = points[rng.below(points.len())]);
         median_slope(some, &mut rng, slopes)
     };
-    let rank = |of: usize, per_mille: usize| (of * per_mille).div_ceil(1000).max(1) - 1;
+    let rank = |values: usize, per_mille: usize| (values * per_mille).div_ceil(1000).max(1) - 1;
     let mut draws: Vec<f64> = Vec::with_capacity(ROUNDS);
     for first in (1..=ROUNDS).step_by(AT_ONCE) {
         let rounds = (first..first + AT_ONCE).into_par_iter().with_min_len(AT_ONCE / 2);
@@ -501,25 +504,25 @@ fn median_slope(points: &[(f64, f64)], rng: &mut SplitMix, slopes: &mut Vec<(f64
         return None;
     }
     slopes.resize(PAIRS, (0.0, 0.0));
-    let mut found = 0;
+    let mut pairs = 0;
     for _ in 0..PAIRS * 4 {
         let (a, b) = (points[rng.below(points.len())], points[rng.below(points.len())]);
         let distance = b.0 - a.0;
         // Whether a pair differs cannot be foreseen: without a branch the next one takes the place of one that does not.
-        slopes[found] = ((b.1 - a.1) / distance, distance.abs());
-        found += usize::from(distance != 0.0);
-        if found == PAIRS {
+        slopes[pairs] = ((b.1 - a.1) / distance, distance.abs());
+        pairs += usize::from(distance != 0.0);
+        if pairs == PAIRS {
             break;
         }
     }
-    weighted_median(&mut slopes[..found])
+    weighted_median(&mut slopes[..pairs])
 }
 
 /// The least value at which the weights of it and all smaller ones are half of the whole. Of (value, weight); in linear time.
-fn weighted_median(of: &mut [(f64, f64)]) -> Option<f64> {
-    let weight = |of: &[(f64, f64)]| of.iter().map(|x| x.1).sum::<f64>();
-    let (half, mut below) = (weight(of) / 2.0, 0.0);
-    let mut rest = of;
+fn weighted_median(weighted: &mut [(f64, f64)]) -> Option<f64> {
+    let weight = |weighted: &[(f64, f64)]| weighted.iter().map(|x| x.1).sum::<f64>();
+    let (half, mut below) = (weight(weighted) / 2.0, 0.0);
+    let mut rest = weighted;
     while rest.len() > 1 {
         let (low, at, high) = rest.select_nth_unstable_by(rest.len() / 2, |a, b| a.0.total_cmp(&b.0));
         let with_low = below + weight(low);
@@ -542,26 +545,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_group_counts_as_the_sorted_excesses_do(of in prop::collection::vec(-50i32..50, 0..90), excess in 1i32..60) {
-            let all: Vec<f64> = of.iter().map(|&x| f64::from(x)).collect();
-            let mut sorted = all.clone();
+        fn a_group_counts_as_the_sorted_excesses_do(numbers in prop::collection::vec(-50i32..50, 0..90), excess in 1i32..60) {
+            let excesses: Vec<f64> = numbers.iter().map(|&x| f64::from(x)).collect();
+            let mut sorted = excesses.clone();
             sorted.sort_by(f64::total_cmp);
             let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(0.0);
             let expected = sorted.iter().filter(|x| *x - middle >= f64::from(excess)).count();
-            let (median, group) = Group::of(all);
-            prop_assert_eq!((median, group.messages), (middle, of.len()));
+            let (median, group) = Group::of(excesses);
+            prop_assert_eq!((median, group.messages), (middle, numbers.len()));
             prop_assert_eq!(group.exceed(f64::from(excess)), expected as f64);
         }
 
         #[test]
-        fn a_weighted_median_is_that_of_the_sorted_values(of in prop::collection::vec((-9i32..9, 1u32..5), 0..80)) {
-            let mut of: Vec<(f64, f64)> = of.into_iter().map(|(x, w)| (f64::from(x), f64::from(w))).collect();
-            let mut sorted = of.clone();
+        fn a_weighted_median_is_that_of_the_sorted_values(weighted in prop::collection::vec((-9i32..9, 1u32..5), 0..80)) {
+            let mut weighted: Vec<(f64, f64)> = weighted.into_iter().map(|(x, w)| (f64::from(x), f64::from(w))).collect();
+            let mut sorted = weighted.clone();
             sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
             let half = sorted.iter().map(|x| x.1).sum::<f64>() / 2.0;
             let mut sum = 0.0;
             let expected = sorted.iter().find(|x| { sum += x.1; sum >= half }).map(|x| x.0);
-            prop_assert_eq!(weighted_median(&mut of), expected);
+            prop_assert_eq!(weighted_median(&mut weighted), expected);
         }
     }
 
@@ -631,9 +634,9 @@ mod tests {
         let excess = Excess::of(&points, 1_000.0, 0.0, 10.0);
         // Half of 40 us and of 500 ns is usual in the one group, and no excess.
         assert!((excess.usual_ns - 25_250.0).abs() < 2_000.0, "{}", excess.usual_ns);
-        let of = |ns: f64| excess.of_events(excess.usual_ns + ns) / ns;
-        assert!(of(15_000.0) > 0.75, "{}", of(15_000.0));
-        assert!(of(70_000.0) < 0.5, "{}", of(70_000.0));
+        let part_of = |ns: f64| excess.of_events(excess.usual_ns + ns) / ns;
+        assert!(part_of(15_000.0) > 0.75, "{}", part_of(15_000.0));
+        assert!(part_of(70_000.0) < 0.5, "{}", part_of(70_000.0));
         assert_eq!(excess.of_events(0.0), 0.0);
         // Too few to tell.
         assert_eq!(Excess::of(&points[..100], 1_000.0, 0.0, 10.0).of_events(40_000.0), 0.0);

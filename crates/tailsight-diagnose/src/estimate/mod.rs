@@ -67,15 +67,15 @@ impl OwnWork {
 
     /// Looks at these messages, so that each is looked at once however often it is asked for.
     fn look_at(&mut self, lifetimes: &Lifetimes, ids: &[u32]) {
-        let of: Vec<i64> = ids.par_iter().with_min_len(1024).map(|&id| self.sum(lifetimes, id)).collect();
+        let sums_ns: Vec<i64> = ids.par_iter().with_min_len(1024).map(|&id| self.sum(lifetimes, id)).collect();
         self.each.resize(lifetimes.messages.len(), NOT_LOOKED_AT);
-        ids.iter().zip(of).for_each(|(&id, ns)| self.each[id as usize] = ns);
+        ids.iter().zip(sums_ns).for_each(|(&id, ns)| self.each[id as usize] = ns);
     }
 
     /// A message's own work, ns.
     pub fn ns(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
-        let seen = self.each.get(id as usize).copied().filter(|ns| *ns != NOT_LOOKED_AT);
-        seen.unwrap_or_else(|| self.sum(lifetimes, id))
+        let sum_ns = self.each.get(id as usize).copied().filter(|ns| *ns != NOT_LOOKED_AT);
+        sum_ns.unwrap_or_else(|| self.sum(lifetimes, id))
     }
 
     fn sum(&self, lifetimes: &Lifetimes, id: u32) -> i64 {
@@ -130,9 +130,9 @@ pub struct Estimates {
     pub classes: Option<&'static str>,
 }
 
-/// What is known beside the counts of events.
+/// What holds of the cohorts, beside the counts of events.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct Premises<'a> {
     /// Both cohorts are of the same run.
     pub same_run: bool,
     /// Whether the focus has no more page faults than the reference, or samples of its own time hardly met one: what correlates with their
@@ -157,7 +157,7 @@ struct OwnTime<'a> {
     moved: &'a [i64],
     /// The deviation of what is left, ns.
     deviation: f64,
-    known: Known<'a>,
+    premises: Premises<'a>,
 }
 
 impl OwnTime<'_> {
@@ -180,20 +180,20 @@ pub fn estimate(
     profile: &mut Profile,
     cohorts: (&Cohort, &Cohort),
     basis: &Basis,
-    known: Known<'_>,
+    premises: Premises<'_>,
 ) -> Estimates {
     let own = OwnWork::new(lifetimes, classification, profile, options.leg);
-    let costs = Costs::new(lifetimes, own, options, cohorts, basis, known);
+    let costs = Costs::new(lifetimes, own, options, cohorts, basis, premises);
     costs.apply(lifetimes, profile, cohorts);
     let deviation = costs.left(lifetimes, cohorts);
     // Another run's classes are compared as they are: a change of the mix between runs is a finding of its own.
-    let classes = (known.same_run && deviation > options.granularity_ns as f64).then(|| {
+    let classes = (premises.same_run && deviation > options.granularity_ns as f64).then(|| {
         let Costs { own, moved, .. } = &costs;
-        let of = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, known };
-        classes::apply(&of, profile)
+        let own_time = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, premises };
+        classes::apply(&own_time, profile)
     });
     let of_kind = |(counter, cost): (Counter, Cost)| CostOfKind { subject: counter.subject, note: counter.note, cost };
-    let costs = costs.of.into_iter().map(of_kind).collect();
+    let costs = costs.kinds.into_iter().map(of_kind).collect();
     Estimates { costs, classes: classes.flatten() }
 }
 
@@ -201,7 +201,7 @@ pub fn estimate(
 pub struct Costs {
     own: OwnWork,
     /// In the order in which they are taken from own work.
-    of: Vec<(Counter, Cost)>,
+    kinds: Vec<(Counter, Cost)>,
     /// What all of them take from a message's own work, ns, of the messages of the cohorts and those that the estimate is made of.
     moved: Vec<i64>,
 }
@@ -214,16 +214,16 @@ impl Costs {
         options: &Options,
         cohorts: (&Cohort, &Cohort),
         basis: &Basis,
-        known: Known<'_>,
+        premises: Premises<'_>,
     ) -> Costs {
-        let mut costs = Costs { own, of: vec![], moved: vec![] };
+        let mut costs = Costs { own, kinds: vec![], moved: vec![] };
         let matters = |deviation: f64| deviation > options.granularity_ns as f64;
         if !matters(costs.left(lifetimes, cohorts)) {
             return costs;
         }
         costs.moved = vec![0; lifetimes.messages.len()];
-        let both = cohorts.0.ids.iter().chain(&cohorts.1.ids).copied();
-        let mut asked: Vec<u32> = both.chain(basis.ids()).collect();
+        let of_cohorts = cohorts.0.ids.iter().chain(&cohorts.1.ids).copied();
+        let mut asked: Vec<u32> = of_cohorts.chain(basis.ids()).collect();
         asked.sort_unstable();
         asked.dedup();
         costs.own.look_at(lifetimes, &asked);
@@ -238,15 +238,15 @@ impl Costs {
                 break;
             }
             let Costs { own, moved, .. } = &costs;
-            let of = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, known };
-            if let Some(cost) = counted::cost(&of, &mut counter)
-                && !(counter.category == Category::Paging && (known.no_faults)())
+            let own_time = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, premises };
+            if let Some(cost) = counted::cost(&own_time, &mut counter)
+                && !(counter.category == Category::Paging && (premises.no_faults)())
             {
                 for &id in asked.iter().filter(|&&id| counter.of(id) > 0) {
                     let moved = &mut costs.moved[id as usize];
                     *moved += cost.of(&counter, id, costs.own.ns(lifetimes, id) - *moved);
                 }
-                costs.of.push((counter, cost));
+                costs.kinds.push((counter, cost));
             }
         }
         costs
@@ -254,13 +254,13 @@ impl Costs {
 
     /// The kinds of events: what their rows are called.
     pub fn kinds(&self) -> impl Iterator<Item = &Counter> {
-        self.of.iter().map(|(counter, _)| counter)
+        self.kinds.iter().map(|(counter, _)| counter)
     }
 
     /// The deviation of own work that the costs leave, ns.
     fn left(&self, lifetimes: &Lifetimes, cohorts: (&Cohort, &Cohort)) -> f64 {
-        let of = |cohort, of: &dyn Fn(u32) -> i64| mean(cohort, |id| of(id) as f64);
-        let excess = |each: &dyn Fn(u32) -> i64| of(cohorts.0, each) - of(cohorts.1, each);
+        let mean_of = |cohort, ns_of: &dyn Fn(u32) -> i64| mean(cohort, |id| ns_of(id) as f64);
+        let excess = |each: &dyn Fn(u32) -> i64| mean_of(cohorts.0, each) - mean_of(cohorts.1, each);
         let moved = |id: u32| self.moved.get(id as usize).copied().unwrap_or(0);
         excess(&|id| self.own.ns(lifetimes, id)) - excess(&moved)
     }
@@ -274,7 +274,7 @@ impl Costs {
         mut visit: impl FnMut(usize, &[Move]),
     ) {
         let mut taken = 0;
-        for (kind, (counter, cost)) in self.of.iter().enumerate() {
+        for (kind, (counter, cost)) in self.kinds.iter().enumerate() {
             let ns = cost.of(counter, id, self.own.ns(lifetimes, id) - taken);
             if ns > 0 {
                 visit(kind, &self.own.moves(lifetimes, id, ns, taken, to(kind)));
@@ -293,7 +293,7 @@ impl Costs {
                     id,
                     |kind| slots[kind],
                     |kind, moves| {
-                        profile.shift(in_focus, id, moves, u64::from(self.of[kind].0.of(id)));
+                        profile.shift(in_focus, id, moves, u64::from(self.kinds[kind].0.of(id)));
                     },
                 );
             }
@@ -301,8 +301,8 @@ impl Costs {
     }
 }
 
-fn mean(cohort: &Cohort, of: impl Fn(u32) -> f64) -> f64 {
-    cohort.ids.iter().map(|&id| of(id)).sum::<f64>() / cohort.len().max(1) as f64
+fn mean(cohort: &Cohort, value_of: impl Fn(u32) -> f64) -> f64 {
+    cohort.ids.iter().map(|&id| value_of(id)).sum::<f64>() / cohort.len().max(1) as f64
 }
 
 /// The side that own work is on.

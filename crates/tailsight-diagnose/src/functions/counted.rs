@@ -23,14 +23,14 @@ pub(super) struct Counted {
 impl Counted {
     pub(super) fn new(messages: &InCohorts, parts: usize, part_of: &dyn Fn(u32) -> Option<usize>) -> Counted {
         let count = |message: &InMessage| {
-            let mut of: Vec<(usize, u64, u64)> = vec![];
+            let mut by_part: Vec<(usize, u64, u64)> = vec![];
             for (part, n) in message.stacks.iter().filter_map(|&(stack, n)| Some((part_of(stack)?, n))) {
-                match of.iter_mut().find(|(p, ..)| *p == part) {
-                    Some((_, all, times)) => (*all, *times) = (*all + n, *times + 1),
-                    None => of.push((part, n, 1)),
+                match by_part.iter_mut().find(|(p, ..)| *p == part) {
+                    Some((_, sum, times)) => (*sum, *times) = (*sum + n, *times + 1),
+                    None => by_part.push((part, n, 1)),
                 }
             }
-            (message.ns, message.stacks.iter().map(|s| s.1 as f64).sum(), of)
+            (message.ns, message.stacks.iter().map(|s| s.1 as f64).sum(), by_part)
         };
         Counted { messages: [0, 1].map(|cohort: usize| messages[cohort].iter().map(count).collect()), parts }
     }
@@ -49,13 +49,13 @@ impl Counted {
 
     /// What each focus message has of a part above the mean of the reference, ns.
     pub(super) fn times(&self, part: usize) -> Vec<f64> {
-        let of = |parts: &[(usize, u64, u64)]| {
+        let samples_of = |parts: &[(usize, u64, u64)]| {
             parts.iter().filter(|(p, ..)| *p == part).map(|(_, n, _)| *n as f64).sum::<f64>()
         };
         let [focus, reference] = self.messages.each_ref().map(|messages| {
-            let all = messages.iter().fold((0.0, 0.0), |sum, (_, n, parts)| (sum.0 + of(parts), sum.1 + n));
-            let share = if all.1 > 0.0 { all.0 / all.1 } else { 0.0 };
-            let time = |(ns, n, parts): &OfMessage| ns * if *n > 0.0 { of(parts) / n } else { share };
+            let sums = messages.iter().fold((0.0, 0.0), |sum, (_, n, parts)| (sum.0 + samples_of(parts), sum.1 + n));
+            let share = if sums.1 > 0.0 { sums.0 / sums.1 } else { 0.0 };
+            let time = |(ns, n, parts): &OfMessage| ns * if *n > 0.0 { samples_of(parts) / n } else { share };
             messages.iter().map(time).collect::<Vec<f64>>()
         });
         let usual = reference.iter().sum::<f64>() / reference.len().max(1) as f64;
@@ -93,10 +93,11 @@ impl Counted {
             let scale = Scale { mean_ns, samples, of_reference: samples[1] };
             draws.iter_mut().zip(by_part).for_each(|(draws, samples)| draws.push(scale.deviation_ns(samples)));
         }
-        let interval = |mut of: Vec<f64>| {
-            of.sort_unstable_by(f64::total_cmp);
-            let at =
-                |q: f64| of.get((of.len() as f64 * q) as usize).or(of.last()).copied().unwrap_or(0.0).round() as i64;
+        let interval = |mut draws: Vec<f64>| {
+            draws.sort_unstable_by(f64::total_cmp);
+            let at = |q: f64| {
+                draws.get((draws.len() as f64 * q) as usize).or(draws.last()).copied().unwrap_or(0.0).round() as i64
+            };
             [at(0.025), at(0.975)]
         };
         draws.into_iter().map(interval).collect()
@@ -142,12 +143,12 @@ impl Resampled {
 }
 
 /// The sum of products, in several sums at once.
-fn dot(times: &[u8], of: &[f64]) -> f64 {
-    let ((times, last_times), (of, last)) = (times.as_chunks::<8>(), of.as_chunks::<8>());
+fn dot(times: &[u8], values: &[f64]) -> f64 {
+    let ((times, last_times), (values, last)) = (times.as_chunks::<8>(), values.as_chunks::<8>());
     let mut sums = [0.0; 8];
-    for (times, of) in times.iter().zip(of) {
-        sums.iter_mut().zip(times).zip(of).for_each(|((sum, &times), of)| *sum += f64::from(times) * of);
+    for (times, values) in times.iter().zip(values) {
+        sums.iter_mut().zip(times).zip(values).for_each(|((sum, &times), values)| *sum += f64::from(times) * values);
     }
-    let rest = last_times.iter().zip(last).map(|(&times, of)| f64::from(times) * of);
+    let rest = last_times.iter().zip(last).map(|(&times, values)| f64::from(times) * values);
     sums.into_iter().chain(rest).sum()
 }

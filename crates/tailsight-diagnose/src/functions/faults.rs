@@ -36,7 +36,7 @@ pub(crate) fn no_faults(
     }
     let by_time = ByTime::new(&samples.rows);
     let faults = in_faults(samples);
-    let (mut enough, mut all, mut in_fault) = (0, 0, 0);
+    let (mut enough, mut all_samples, mut in_fault) = (0, 0, 0);
     let asked: Vec<u32> = focus.ids.iter().copied().step_by(focus.len().div_ceil(MOST_MESSAGES).max(1)).collect();
     // Each turn is evenly over the focus; with many samples one turn decides.
     for turn in 0..FAULT_TURNS.0 {
@@ -44,16 +44,16 @@ pub(crate) fn no_faults(
             break;
         }
         for &id in asked.iter().skip(turn).step_by(FAULT_TURNS.0) {
-            let of = (&messages[id as usize], leg);
+            let message_and_leg = (&messages[id as usize], leg);
             by_time.on(
-                of,
+                message_and_leg,
                 |part| path(id, leg, part),
                 &lifetimes.owners,
                 |span, sample| {
                     let own = lifetimes.owners.get(span.owner as usize).is_some_and(|o| o.context == Context::Own);
                     if own {
                         enough += 1;
-                        all += u64::from(sample.weight);
+                        all_samples += u64::from(sample.weight);
                         let fault = faults.get(sample.stack as usize) == Some(&true);
                         in_fault += u64::from(sample.weight) * u64::from(fault);
                     }
@@ -61,5 +61,5 @@ pub(crate) fn no_faults(
             );
         }
     }
-    enough >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all
+    enough >= NO_FAULTS.0 && in_fault * NO_FAULTS.1 <= all_samples
 }

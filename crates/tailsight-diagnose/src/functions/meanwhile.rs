@@ -27,10 +27,10 @@ pub(super) struct Did {
 }
 
 impl Search<'_> {
-    /// The parts. `of`: what was done, ns. `all_ns`: of the cause.
-    pub(super) fn meanwhile(&self, of: impl Iterator<Item = (Did, u64)>, all_ns: f64) -> Vec<MeanwhilePart> {
+    /// The parts. `spans`: what was done, ns. `all_ns`: of the cause.
+    pub(super) fn meanwhile(&self, spans: impl Iterator<Item = (Did, u64)>, all_ns: f64) -> Vec<MeanwhilePart> {
         let mut by: BTreeMap<(Doing, String, Option<String>, u32), u64> = BTreeMap::new();
-        for (Did { doing, stack, server }, ns) in of {
+        for (Did { doing, stack, server }, ns) in spans {
             let runtime = self.runtime_at(stack).filter(|_| doing == Doing::Waits);
             *by.entry((doing, self.own_function(stack), runtime, server)).or_default() += ns;
         }
@@ -52,8 +52,8 @@ impl Search<'_> {
     /// What a runtime does for a task at a place, where that is known.
     fn runtime_at(&self, stack: u32) -> Option<String> {
         let frames: Vec<_> = self.sampled.samples.stack(stack.checked_sub(1)?).collect();
-        let known = frames.into_iter().rev().find_map(|frame| self.options.runtimes.known(frame))?;
-        Some(format!("{} {}", known.of, known.does))
+        let runtime = frames.into_iter().rev().find_map(|frame| self.options.runtimes.known(frame))?;
+        Some(format!("{} {}", runtime.of, runtime.does))
     }
 
     /// The innermost function of the program itself that a task was in at a place; empty where it was in none.
@@ -70,8 +70,8 @@ impl Search<'_> {
 pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
     let share = |part: &MeanwhilePart| format!("{:.0} %", part.share * 100.0);
     if parts.iter().all(|part| part.doing == Doing::TimeCame) {
-        let of = parts.iter().map(|part| part.share).sum::<f64>() * 100.0;
-        return format!("no task ended the wait: the time had come until which it was to last ({of:.0} %)");
+        let percent = parts.iter().map(|part| part.share).sum::<f64>() * 100.0;
+        return format!("no task ended the wait: the time had come until which it was to last ({percent:.0} %)");
     }
     // Of goroutines only the end of a wait is told.
     if parts.iter().all(|part| part.doing == Doing::NotKnown) {
@@ -91,7 +91,7 @@ pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
         Doing::NotKnown => "did something that was not recorded",
     };
     let said = |part: &MeanwhilePart| {
-        let of = match (&part.function, part.doing) {
+        let place = match (&part.function, part.doing) {
             (function, _) if function.is_empty() => String::new(),
             (function, Doing::NotKnown) => format!(" before it ended the wait in {function}"),
             (function, _) => format!(" in {function}"),
@@ -101,7 +101,7 @@ pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
             (None, Some(runtime)) => format!("waited ({runtime})"),
             (None, None) => did(part.doing).to_owned(),
         };
-        format!("{did}{of} ({})", share(part))
+        format!("{did}{place} ({})", share(part))
     };
     format!("the task that ended the wait meanwhile {}", parts.iter().map(said).collect::<Vec<_>>().join(", "))
 }

@@ -57,9 +57,9 @@ pub fn by_stack(
     for (cohort, ids) in ids.into_iter().enumerate() {
         let of_message = period_ns as f64 / ids.len().max(1) as f64;
         for &id in ids {
-            let of = (&lifetimes.messages[id as usize], leg);
+            let message_and_leg = (&lifetimes.messages[id as usize], leg);
             by_time.on(
-                of,
+                message_and_leg,
                 |part| path(id, leg, part),
                 &lifetimes.owners,
                 |_, sample| {
@@ -146,10 +146,11 @@ impl Search<'_> {
     pub fn fill(&self, causes: &mut [Cause], row_of: &[Option<usize>]) {
         let function_of = self.functions();
         let worth = |c: &Cause| c.category.is_named() && c.deviation_ns > 0;
-        let of = |(i, row): (usize, &Option<usize>)| row.filter(|_| worth(&causes[i])).map(|row| (i, row));
-        let wanted: Vec<(usize, usize)> = row_of.iter().enumerate().filter_map(of).take(MOST_CAUSES).collect();
-        let found = self.collect(&wanted.iter().map(|&(_, row)| row).collect::<Vec<_>>());
-        for ((cause, _), messages) in wanted.into_iter().zip(found) {
+        let worth_filling = |(i, row): (usize, &Option<usize>)| row.filter(|_| worth(&causes[i])).map(|row| (i, row));
+        let wanted: Vec<(usize, usize)> =
+            row_of.iter().enumerate().filter_map(worth_filling).take(MOST_CAUSES).collect();
+        let by_row = self.collect(&wanted.iter().map(|&(_, row)| row).collect::<Vec<_>>());
+        for ((cause, _), messages) in wanted.into_iter().zip(by_row) {
             self.divide(&mut causes[cause], messages, &function_of);
         }
     }
@@ -185,9 +186,9 @@ impl Search<'_> {
             |&row: &usize| self.rows.rows[row].inferred && self.rows.rows[row].category == Category::Paging;
         let of_faults = wanted.iter().copied().find(is_of_faults);
         let in_fault = of_faults.map(|_| faults::in_faults(&self.sampled.samples)).unwrap_or_default();
-        for (cohort, of) in [self.cohorts.0, self.cohorts.1].into_iter().enumerate() {
-            let step = of.len().div_ceil(MOST_MESSAGES).max(1);
-            for &id in of.ids.iter().step_by(step) {
+        for (cohort, members) in [self.cohorts.0, self.cohorts.1].into_iter().enumerate() {
+            let step = members.len().div_ceil(MOST_MESSAGES).max(1);
+            for &id in members.ids.iter().step_by(step) {
                 for rows in &mut out {
                     rows[cohort].push(InMessage::default());
                 }
@@ -246,7 +247,7 @@ impl Search<'_> {
     /// Divides one cause by its functions, where the evidence is there: by the places of its sleeps, which are known to the ns, where
     /// it mostly slept; else by samples.
     fn divide(&self, cause: &mut Cause, messages: InCohorts, function_of: &[u32]) {
-        let ns = |of: &dyn Fn(&InMessage) -> f64| messages[0].iter().map(of).sum::<f64>();
+        let ns = |value: &dyn Fn(&InMessage) -> f64| messages[0].iter().map(value).sum::<f64>();
         let asleep = ns(&|m| m.sleeps.iter().map(|s| s.1 as f64).sum());
         let of_focus = messages[0].iter().flat_map(|m| m.meanwhile.iter().copied());
         cause.meanwhile = self.meanwhile(of_focus, ns(&|m| m.ns));
@@ -257,14 +258,14 @@ impl Search<'_> {
             let ns = m.sleeps.iter().map(|s| s.1 as f64).sum();
             InMessage { ns, stacks: m.sleeps, ..InMessage::default() }
         };
-        self.divide_by(cause, &messages.map(|of| of.into_iter().map(placed).collect()), function_of, true);
+        self.divide_by(cause, &messages.map(|cohort| cohort.into_iter().map(placed).collect()), function_of, true);
     }
 
     /// Divides a cause by the stacks of its samples or, with `waits`, of its sleeps.
     fn divide_by(&self, cause: &mut Cause, messages: &InCohorts, function_of: &[u32], waits: bool) {
         let (tree, leaf_of) = self.tree_of(messages, function_of);
         let weights = tree.node(0).samples;
-        let entries = messages.each_ref().map(|of| of.iter().map(|m| m.stacks.len() as u64).sum::<u64>());
+        let entries = messages.each_ref().map(|cohort| cohort.iter().map(|m| m.stacks.len() as u64).sum::<u64>());
         if !waits {
             cause.samples = Some(entries);
             if entries[0] < LEAST_SAMPLES {
@@ -272,7 +273,7 @@ impl Search<'_> {
             }
         }
         // Of sleeps the mean is of those that have a place.
-        let slept = |of: &Vec<InMessage>| of.iter().map(|m| m.ns).sum::<f64>() / of.len().max(1) as f64;
+        let slept = |cohort: &Vec<InMessage>| cohort.iter().map(|m| m.ns).sum::<f64>() / cohort.len().max(1) as f64;
         let mean = if waits { messages.each_ref().map(slept) } else { cause.mean_ns.map(|ns| ns as f64) };
         // Of sleeps each ns is known.
         let of_reference = if waits { weights[1] } else { entries[1] } as f64;
@@ -289,11 +290,13 @@ impl Search<'_> {
         let part: FxHashMap<u32, Option<usize>> =
             leaf_of.iter().map(|(&stack, &leaf)| (stack, part_of(&tree, &parts, leaf))).collect();
         let counted = Counted::new(messages, parts.len(), &|stack| part.get(&stack).copied().flatten());
-        let found = self.parts(cause, &Divided { tree: &tree, scale: &scale, parts: &parts, counted: &counted }, waits);
-        if let Some(first) = found.first() {
+        let parts_and_places =
+            self.parts(cause, &Divided { tree: &tree, scale: &scale, parts: &parts, counted: &counted }, waits);
+        if let Some(first) = parts_and_places.first() {
             cause.hot_path = self.hot_path(&tree, parts[first.1], &scale);
         }
-        cause.functions = merged(found.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
+        cause.functions =
+            merged(parts_and_places.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
         if !cause.functions.is_empty() && !cause.steps.is_empty() {
             advise(cause, &self.advisor);
         }
@@ -301,11 +304,11 @@ impl Search<'_> {
         if let Some(first) = cause.functions.first() {
             // While others held the messages ahead the application ran nothing: no sample is of that part of the wait.
             let by_others = cause.root.first().is_some_and(|root| roots::is_of_others(root.category));
-            let of = if by_others { "what the application ran meanwhile" } else { "it" };
+            let what = if by_others { "what the application ran meanwhile" } else { "it" };
             // What the cause is called is not said again of its place.
             let named = |r: &RuntimePart| cause.name.starts_with(&format!("{} {}", r.of, r.does));
             let first = FunctionPart { runtime: first.runtime.clone().filter(|r| !named(r)), ..first.clone() };
-            let clause = clause(of, &first, &self.options.runtimes);
+            let clause = clause(what, &first, &self.options.runtimes);
             cause.clauses.functions.push(clause);
             if !cause.meanwhile.is_empty() {
                 cause.clauses.functions.push(meanwhile::clause(&cause.meanwhile));
@@ -325,8 +328,8 @@ impl Search<'_> {
         let callers = cut::callers(calls.values().map(Vec::as_slice));
         let mut tree = Tree::default();
         let mut leaf_of: FxHashMap<u32, usize> = FxHashMap::default();
-        for (cohort, of) in messages.iter().enumerate() {
-            for &(stack, n) in of.iter().flat_map(|m| &m.stacks) {
+        for (cohort, messages) in messages.iter().enumerate() {
+            for &(stack, n) in messages.iter().flat_map(|m| &m.stacks) {
                 let Some(functions) = calls.get(&stack) else { continue };
                 let above = functions.first().and_then(|first| callers.get(first)).copied().unwrap_or_default();
                 leaf_of.insert(stack, tree.add(above.iter().chain(functions).copied(), cohort, n));
@@ -336,10 +339,10 @@ impl Search<'_> {
     }
 
     /// The functions with enough evidence that have more of the cause in the focus, largest first, each with its place among the parts.
-    fn parts(&self, cause: &Cause, of: &Divided<'_>, waits: bool) -> Vec<(FunctionPart, usize)> {
-        let Divided { tree, scale, parts, counted } = of;
+    fn parts(&self, cause: &Cause, divided: &Divided<'_>, waits: bool) -> Vec<(FunctionPart, usize)> {
+        let Divided { tree, scale, parts, counted } = divided;
         let intervals = LazyCell::new(|| counted.intervals(&self.resampled(counted.sizes())));
-        let mut found: Vec<(FunctionPart, usize)> = vec![];
+        let mut parts_and_places: Vec<(FunctionPart, usize)> = vec![];
         for (i, &node) in parts.iter().enumerate().filter(|&(_, &node)| node != 0) {
             let entries = counted.entries(i);
             let deviation = scale.deviation_ns(counted.weights(i).map(|n| n as f64));
@@ -371,11 +374,11 @@ impl Search<'_> {
                 chance: (unexpected && !waits).then(|| scale.chance_of_none(samples)),
                 ..named
             };
-            found.push((part, i));
+            parts_and_places.push((part, i));
         }
-        found.sort_by(|a, b| b.0.deviation_ns.cmp(&a.0.deviation_ns).then_with(|| a.0.path.cmp(&b.0.path)));
-        found.truncate(MOST_FUNCTIONS);
-        found
+        parts_and_places.sort_by(|a, b| b.0.deviation_ns.cmp(&a.0.deviation_ns).then_with(|| a.0.path.cmp(&b.0.path)));
+        parts_and_places.truncate(MOST_FUNCTIONS);
+        parts_and_places
     }
 
     /// The path to a function, and on to where most of its time went.
@@ -388,8 +391,8 @@ impl Search<'_> {
         }
         nodes.reverse();
         nodes.extend(tree.hottest_below(node, &[], scale));
-        let all = tree.node(0).samples[0];
-        nodes.iter().filter_map(|&n| self.hot_frame(tree, n, all)).collect()
+        let samples = tree.node(0).samples[0];
+        nodes.iter().filter_map(|&n| self.hot_frame(tree, n, samples)).collect()
     }
 
     /// Makes a cause one of the runtime's when its functions say so.
@@ -410,8 +413,8 @@ impl Search<'_> {
     }
 
     fn is_runtime_s_own(&self, tree: &Tree, node: usize) -> bool {
-        let known = |f: &FrameRow| self.options.runtimes.known(f);
-        self.frame(tree, node).and_then(known).is_some_and(|runtime| runtime.on_its_own_account)
+        let runtime_of = |f: &FrameRow| self.options.runtimes.known(f);
+        self.frame(tree, node).and_then(runtime_of).is_some_and(|runtime| runtime.on_its_own_account)
     }
 
     /// Whether a function tells what is done. One by which an interpreter runs any program does not, nor one without a name in such an
@@ -427,13 +430,13 @@ impl Search<'_> {
         self.sampled.samples.frames.get(tree.node(node).frame? as usize)
     }
 
-    fn hot_frame(&self, tree: &Tree, node: usize, all: u64) -> Option<HotFrame> {
+    fn hot_frame(&self, tree: &Tree, node: usize, samples: u64) -> Option<HotFrame> {
         let frame = self.frame(tree, node)?;
         Some(HotFrame {
             name: frame.name(),
             module: frame.module.clone(),
             source: frame.source.clone(),
-            share: tree.node(node).samples[0] as f64 / all as f64,
+            share: tree.node(node).samples[0] as f64 / samples as f64,
             own: self.is_program_s(frame),
         })
     }
@@ -480,17 +483,17 @@ fn waits_for(cause: &Cause, options: &Options) -> Option<(Category, RuntimePart)
 
 /// The work of a runtime that is at least so much of a cause, of that which counts.
 fn most_of(cause: &Cause, nesting: f64, counts: impl Fn(&FunctionPart, &RuntimePart) -> bool) -> Option<RuntimePart> {
-    let mut all: Vec<(RuntimePart, f64)> = vec![];
+    let mut shares: Vec<(RuntimePart, f64)> = vec![];
     for (f, runtime) in cause.functions.iter().filter_map(|f| Some((f, f.runtime.as_ref()?))) {
         if !counts(f, runtime) {
             continue;
         }
-        match all.iter_mut().find(|(r, _)| r.of == runtime.of && r.does == runtime.does) {
+        match shares.iter_mut().find(|(r, _)| r.of == runtime.of && r.does == runtime.does) {
             Some((_, sum)) => *sum += f.share,
-            None => all.push((runtime.clone(), f.share)),
+            None => shares.push((runtime.clone(), f.share)),
         }
     }
-    all.into_iter().find(|(_, share)| *share >= nesting).map(|(runtime, _)| runtime)
+    shares.into_iter().find(|(_, share)| *share >= nesting).map(|(runtime, _)| runtime)
 }
 
 /// What the documentation of a runtime advises.
@@ -502,13 +505,13 @@ fn documented_fix(runtime: &RuntimePart) -> Fix {
 /// this a function whose samples lie at many places would be many functions, each too small to be named. `any_build`: functions of two
 /// builds of a program are the same by their names.
 fn by_function(frames: &[FrameRow], any_build: bool) -> Vec<u32> {
-    let mut known: FxHashMap<(&str, &str, &str, bool, u64), u32> = FxHashMap::default();
+    let mut first_frames: FxHashMap<(&str, &str, &str, bool, u64), u32> = FxHashMap::default();
     let mut out = Vec::with_capacity(frames.len());
     for (i, f) in frames.iter().enumerate() {
         // Without a name the offset is where the function begins.
         let begin = if f.function.is_empty() { f.offset } else { 0 };
         let build_id = if any_build && !f.function.is_empty() { "" } else { f.build_id.as_str() };
-        out.push(*known.entry((&f.function, &f.module, build_id, f.kernel, begin)).or_insert(i as u32));
+        out.push(*first_frames.entry((&f.function, &f.module, build_id, f.kernel, begin)).or_insert(i as u32));
     }
     out
 }
@@ -527,8 +530,8 @@ fn merged(parts: Vec<(FunctionPart, Vec<f64>)>) -> Vec<FunctionPart> {
             o.name == part.name && o.module == part.module && o.inside == part.inside
         };
         match out.iter_mut().find(same) {
-            Some((first, all)) => {
-                all.iter_mut().zip(times).for_each(|(sum, ns)| *sum += ns);
+            Some((first, sums)) => {
+                sums.iter_mut().zip(times).for_each(|(sum, ns)| *sum += ns);
                 first.share += part.share;
                 first.share_with_callees = first.share_with_callees.map(|whole| whole.max(first.share));
                 first.deviation_ns += part.deviation_ns;
@@ -567,9 +570,13 @@ mod tests {
     use super::*;
     use tailsight_lifetime::Role;
 
-    fn part(of: &str, does: &str, own: bool, share: f64) -> FunctionPart {
-        let runtime =
-            RuntimePart { of: of.into(), does: does.into(), on_its_own_account: own, ..RuntimePart::default() };
+    fn part(runtime_name: &str, does: &str, own: bool, share: f64) -> FunctionPart {
+        let runtime = RuntimePart {
+            of: runtime_name.into(),
+            does: does.into(),
+            on_its_own_account: own,
+            ..RuntimePart::default()
+        };
         FunctionPart { share, runtime: Some(runtime), ..FunctionPart::default() }
     }
 
@@ -592,10 +599,10 @@ mod tests {
         assert_eq!(spread(counted.times(0)), Some([0, 0, 40, 90, 300, 300]));
         assert_eq!(spread(vec![]), None);
         let part = |name: &str| FunctionPart { name: name.into(), deviation_ns: 1, ..FunctionPart::default() };
-        let of = |name: &str, i| (part(name), counted.times(i));
-        let both = merged(vec![of("f", 0), of("f", 1)]);
+        let part_of = |name: &str, i| (part(name), counted.times(i));
+        let parts = merged(vec![part_of("f", 0), part_of("f", 1)]);
         assert_eq!(
-            both[0].spread_ns,
+            parts[0].spread_ns,
             Some([60, 60, 90, 100, 400, 400]),
             "of one name they are added message by message"
         );
@@ -617,13 +624,13 @@ mod tests {
         let function_of = by_function(&frames, false);
         assert_eq!((&function_of[..4], &function_of[23..]), (&[0, 0, 2, 3][..], &[23, 24, 23][..]));
         assert!(function_of[3..23].iter().all(|&f| f == 3));
-        let split = |of: &dyn Fn(u32) -> u32| {
+        let split = |function_of: &dyn Fn(u32) -> u32| {
             let mut tree = Tree::default();
             for at in 3..23 {
-                tree.add([of(at % 2), of(at)].into_iter(), 0, 2);
+                tree.add([function_of(at % 2), function_of(at)].into_iter(), 0, 2);
             }
-            tree.add([of(0), of(2)].into_iter(), 0, 4);
-            tree.add([of(0), of(2)].into_iter(), 1, 4);
+            tree.add([function_of(0), function_of(2)].into_iter(), 0, 4);
+            tree.add([function_of(0), function_of(2)].into_iter(), 1, 4);
             let scale = Scale { mean_ns: [1_000.0, 100.0], samples: [44.0, 4.0], of_reference: 4.0 };
             tree.split(&scale, 0.8, |_| false, |_| true).into_iter().map(|node| tree.path(node)).collect::<Vec<_>>()
         };

@@ -55,12 +55,12 @@ fn places(owner: &Owner) -> Option<Places> {
     if owner.context != Context::Blocked || owner.frames.first() != Some(&Frame::Parked) {
         return None;
     }
-    let of = |frame: &Frame| match *frame {
+    let places_of = |frame: &Frame| match *frame {
         Frame::Place { stack } => (Some(stack), None),
         Frame::MadeReady { stack } => (None, Some(stack)),
         _ => (None, None),
     };
-    Some(owner.frames.iter().map(of).fold((None, None), |a, b| (a.0.or(b.0), a.1.or(b.1))))
+    Some(owner.frames.iter().map(places_of).fold((None, None), |a, b| (a.0.or(b.0), a.1.or(b.1))))
 }
 
 /// What is known of the outermost function that the program called: `database/sql.(*DB).conn` and not the channel inside of it. `frames`:

@@ -25,11 +25,11 @@ impl ByTime {
     /// Of a run.
     pub fn new(rows: &[SampleRow]) -> ByTime {
         let of_clock = rows.iter().filter(|row| row.kind == kind::CLOCK);
-        let mut all: Vec<_> = of_clock
+        let mut samples: Vec<_> = of_clock
             .map(|&SampleRow { ts_ns, cpu, stack, weight, .. }| (ts_ns, cpu, StackSample { stack, weight }))
             .collect();
-        all.sort_unstable();
-        ByTime(all)
+        samples.sort_unstable();
+        ByTime(samples)
     }
 
     /// Those of a time, on any core.
@@ -48,8 +48,9 @@ impl ByTime {
         owners: &[Owner],
         mut each: impl FnMut(&PathSpan, StackSample),
     ) {
-        let legs = LEGS.into_iter().filter(|&one| leg == one || leg == Leg::Total).filter_map(|one| message.ends(one));
-        let Some(time) = legs.reduce(|all, one| (all.0.min(one.0), all.1.max(one.1))) else { return };
+        let legs =
+            LEGS.into_iter().filter(|&part| leg == part || leg == Leg::Total).filter_map(|part| message.ends(part));
+        let Some(time) = legs.reduce(|whole, part| (whole.0.min(part.0), whole.1.max(part.1))) else { return };
         let times: Vec<u64> = self.within(time).map(|&(ts, ..)| ts).collect();
         if times.is_empty() {
             return;
@@ -70,8 +71,8 @@ impl ByTime {
             let next_to = |&at: &usize| at == there || path[at].to_ns == path[at + 1].from_ns;
             let before = (0..=there).rev().take_while(next_to).map(|at| &path[at]).find(|span| !of_clock(span));
             let runs = |span: &&PathSpan| owners.get(span.owner as usize).is_none_or(target_runs);
-            if let Some(of) = before.filter(|span| span.cpu == Some(cpu)).filter(runs) {
-                each(of, sampled);
+            if let Some(interrupted) = before.filter(|span| span.cpu == Some(cpu)).filter(runs) {
+                each(interrupted, sampled);
             }
         }
     }
@@ -117,23 +118,23 @@ mod tests {
             span(30, 31, None, 0),
         ];
         let samples = ByTime::new(&[row(10, 1, 0), row(21, 1, 1), row(22, 1, 2), row(29, 0, 3), row(30, 1, 4)]);
-        let mut found = vec![];
+        let mut placed = vec![];
         samples.on(
             (&message(100), Leg::Receive),
             |_| path.to_vec(),
             &owners(),
-            |span, sampled| found.push((span.from_ns, sampled.stack)),
+            |span, sampled| placed.push((span.from_ns, sampled.stack)),
         );
-        assert_eq!(found, [(10, 0), (10, 1), (22, 2)]);
+        assert_eq!(placed, [(10, 0), (10, 1), (22, 2)]);
         // With the interrupt first, nobody knows what it interrupted.
-        found.clear();
+        placed.clear();
         samples.on(
             (&message(100), Leg::Receive),
             |_| path[1..3].to_vec(),
             &owners(),
-            |span, sampled| found.push((span.from_ns, sampled.stack)),
+            |span, sampled| placed.push((span.from_ns, sampled.stack)),
         );
-        assert_eq!(found, []);
+        assert_eq!(placed, []);
     }
 
     /// A neighbour's cause named `EVP_DigestFinal_ex`, and stolen time `_PyEval_EvalFrameDefault`: functions that the target was

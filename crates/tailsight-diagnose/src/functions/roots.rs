@@ -12,7 +12,7 @@ use crate::advice::Advisor;
 use crate::advice::sentences::held;
 use crate::cause::{Category, Subject};
 use crate::model::{Cause, Root};
-use crate::phases::root::Found;
+use crate::phases::root::HeldRoot;
 use crate::rows::classification::Classification;
 
 /// Where a message's part of a root goes: the message, the root, the cohort, the place among the cohort's messages.
@@ -47,34 +47,37 @@ pub(super) fn is_of_others(category: Category) -> bool {
 
 impl Search<'_> {
     /// The roots, divided by functions.
-    pub fn roots(&self, roots: &[Found], classification: &Classification<'_>) -> Vec<Root> {
+    pub fn roots(&self, roots: &[HeldRoot], classification: &Classification<'_>) -> Vec<Root> {
         let function_of = self.functions();
         let messages = self.in_roots(roots, classification);
-        roots.iter().zip(messages).map(|(found, messages)| self.root(found, messages, &function_of)).collect()
+        roots.iter().zip(messages).map(|(root, messages)| self.root(root, messages, &function_of)).collect()
     }
 
-    fn root(&self, found: &Found, messages: InCohorts, function_of: &[u32]) -> Root {
-        let Root { category, name, subject, role, .. } = found.root.clone();
-        let mean = messages.each_ref().map(|of| {
-            let sum = of.iter().map(|m| m.ns).sum::<f64>();
-            (sum / of.len().max(1) as f64).round() as i64
+    fn root(&self, held: &HeldRoot, messages: InCohorts, function_of: &[u32]) -> Root {
+        let Root { category, name, subject, role, .. } = held.root.clone();
+        let mean = messages.each_ref().map(|cohort| {
+            let sum = cohort.iter().map(|m| m.ns).sum::<f64>();
+            (sum / cohort.len().max(1) as f64).round() as i64
         });
-        let known = subject.unwrap_or_else(|| Subject::named(name.clone()));
-        let mut cause =
-            Cause { mean_ns: mean, deviation_ns: mean[0] - mean[1], ..Cause::new(category, name, known, vec![], role) };
+        let subject = subject.unwrap_or_else(|| Subject::named(name.clone()));
+        let mut cause = Cause {
+            mean_ns: mean,
+            deviation_ns: mean[0] - mean[1],
+            ..Cause::new(category, name, subject, vec![], role)
+        };
         if cause.deviation_ns > 0 {
             self.divide(&mut cause, messages, function_of);
         }
         let Cause { category, name, subject, samples, functions, hot_path, .. } = cause;
-        Root { category, name, subject, samples, functions, hot_path, ..found.root.clone() }
+        Root { category, name, subject, samples, functions, hot_path, ..held.root.clone() }
     }
 
     /// What the messages that each root held, and the ordinary ones, have of it. A message is looked at once for all roots.
-    fn in_roots(&self, roots: &[Found], classification: &Classification<'_>) -> Vec<InCohorts> {
+    fn in_roots(&self, roots: &[HeldRoot], classification: &Classification<'_>) -> Vec<InCohorts> {
         let mut wanted: Vec<Wanted> = vec![];
         let mut out = vec![InCohorts::default(); roots.len()];
-        for (root, found) in roots.iter().enumerate() {
-            for (cohort, ids) in [&found.held, &self.cohorts.1.ids].into_iter().enumerate() {
+        for (root, held_root) in roots.iter().enumerate() {
+            for (cohort, ids) in [&held_root.held, &self.cohorts.1.ids].into_iter().enumerate() {
                 let step = ids.len().div_ceil(MOST_MESSAGES).max(1);
                 wanted.extend(ids.iter().step_by(step).enumerate().map(|(place, &id)| (id, root, cohort, place)));
                 out[root][cohort].resize(ids.len().div_ceil(step), InMessage::default());
@@ -119,37 +122,37 @@ impl Search<'_> {
 
 /// Which roots an owner's time is of, looked up once.
 struct RootsOf<'a> {
-    roots: &'a [Found],
+    roots: &'a [HeldRoot],
     classification: &'a Classification<'a>,
     /// By the place of the leg and the owner: a number of `sets`; 0: not looked up.
-    known: Vec<u32>,
+    set_of: Vec<u32>,
     /// Of each leg.
     owners: usize,
     sets: Vec<Vec<usize>>,
 }
 
 impl<'a> RootsOf<'a> {
-    fn new(roots: &'a [Found], classification: &'a Classification<'a>, owners: usize) -> RootsOf<'a> {
-        RootsOf { roots, classification, known: vec![0; owners * LEGS.len()], owners, sets: vec![vec![]] }
+    fn new(roots: &'a [HeldRoot], classification: &'a Classification<'a>, owners: usize) -> RootsOf<'a> {
+        RootsOf { roots, classification, set_of: vec![0; owners * LEGS.len()], owners, sets: vec![vec![]] }
     }
 
     #[inline]
     fn get(&mut self, leg: usize, owner: OwnerId) -> &[usize] {
         let place = leg * self.owners + owner as usize;
-        if self.known[place] == 0 {
+        if self.set_of[place] == 0 {
             self.look_up(place, leg, owner);
         }
-        &self.sets[self.known[place] as usize]
+        &self.sets[self.set_of[place] as usize]
     }
 
     fn look_up(&mut self, place: usize, leg: usize, owner: OwnerId) {
         let is = self.classification.at(leg, Role::A, owner);
-        let same = |found: &Found| (found.root.category, &found.root.name) == (is.category, &is.name);
-        let of: Vec<usize> = (0..self.roots.len()).filter(|&root| same(&self.roots[root])).collect();
-        let set = self.sets.iter().skip(1).position(|set| *set == of).map(|at| at + 1);
-        self.known[place] = set.unwrap_or(self.sets.len()) as u32;
+        let same = |root: &HeldRoot| (root.root.category, &root.root.name) == (is.category, &is.name);
+        let same_roots: Vec<usize> = (0..self.roots.len()).filter(|&root| same(&self.roots[root])).collect();
+        let set = self.sets.iter().skip(1).position(|set| *set == same_roots).map(|at| at + 1);
+        self.set_of[place] = set.unwrap_or(self.sets.len()) as u32;
         if set.is_none() {
-            self.sets.push(of);
+            self.sets.push(same_roots);
         }
     }
 }

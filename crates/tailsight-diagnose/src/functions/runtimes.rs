@@ -121,8 +121,8 @@ impl Runtimes {
     }
 
     /// The category of a sleep in what a runtime does, where that is known.
-    pub fn wait_of(&self, of: &str, does: &str) -> Option<Category> {
-        self.runtime.iter().find(|r| r.of == of && r.does == does)?.waits_are
+    pub fn wait_of(&self, name: &str, does: &str) -> Option<Category> {
+        self.runtime.iter().find(|r| r.of == name && r.does == does)?.waits_are
     }
 
     /// Whether a function runs whatever an interpreted program is.
@@ -138,8 +138,8 @@ impl Runtimes {
     }
 
     /// The interpreter of this name.
-    pub fn interpreter(&self, of: &str) -> Option<&Interpreter> {
-        self.interpreter.iter().find(|i| i.of == of)
+    pub fn interpreter(&self, name: &str) -> Option<&Interpreter> {
+        self.interpreter.iter().find(|i| i.of == name)
     }
 
     /// Whether a function only waits for what its caller waits for.
@@ -188,8 +188,8 @@ mod tests {
         assert_eq!(does("G1YoungCollector::collect", "libjvm.so"), Some(("Java", "collecting garbage")));
         assert_eq!(does("rehashing", "memcached"), None);
         assert_eq!(does("main", "memcached"), None);
-        let (of, waits) = does("ProcSleep", "postgres").unwrap();
-        assert_eq!(runtimes.wait_of(of, waits), Some(Category::LockWait));
+        let (runtime, waits) = does("ProcSleep", "postgres").unwrap();
+        assert_eq!(runtimes.wait_of(runtime, waits), Some(Category::LockWait));
         assert_eq!(runtimes.wait_of("Go", "collecting garbage"), None);
         for i in &runtimes.interpreter {
             assert!(!i.of.is_empty() && !i.functions.is_empty() && i.functions.iter().all(|f| f != "*"), "{i:?}");
@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn a_users_own_file_comes_first_and_errors_name_it() {
         let own = "[[runtime]]\nof = \"mine\"\ndoes = \"compacting\"\nfunctions = [\"gc_*\"]\nfix = \"x\"\ndocumented = \"https://x\"\n";
-        let all = Runtimes::parse(own, "own.toml").unwrap().before(Runtimes::default());
-        assert_eq!(all.find("gc_collect_main", "python3.11").unwrap().of, "mine");
+        let runtimes = Runtimes::parse(own, "own.toml").unwrap().before(Runtimes::default());
+        assert_eq!(runtimes.find("gc_collect_main", "python3.11").unwrap().of, "mine");
         assert!(Runtimes::parse("[[runtime]]\nof = 1", "own.toml").unwrap_err().to_string().contains("own.toml"));
     }
 }

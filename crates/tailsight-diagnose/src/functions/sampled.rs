@@ -38,15 +38,15 @@ impl<'a> Sampled<'a> {
     /// Of a run, and of the one that it is compared with.
     pub fn new(samples: &'a Samples, path: PathOf<'a>, other: Option<Other<'a>>) -> Sampled<'a> {
         let (stacks, frames) = (samples.stacks.len() as u32, samples.frames.len() as u32);
-        let both = |other: &Other<'_>| {
-            let mut all = samples.clone();
-            all.frames.extend(other.samples.frames.iter().cloned());
+        let joined_with = |other: &Other<'_>| {
+            let mut joined = samples.clone();
+            joined.frames.extend(other.samples.frames.iter().cloned());
             let moved = |stack: &Vec<u32>| stack.iter().map(|&frame| frame.saturating_add(frames)).collect();
-            all.stacks.extend(other.samples.stacks.iter().map(moved));
-            all
+            joined.stacks.extend(other.samples.stacks.iter().map(moved));
+            joined
         };
         Sampled {
-            samples: other.as_ref().map_or(Cow::Borrowed(samples), |other| Cow::Owned(both(other))),
+            samples: other.as_ref().map_or(Cow::Borrowed(samples), |other| Cow::Owned(joined_with(other))),
             own: (ByTime::new(&samples.rows), path),
             other: other.map(|other| (ByTime::new(&other.samples.rows), other)),
             stacks,

@@ -225,9 +225,11 @@ impl Tree {
         let mut out = vec![];
         let mut at = node;
         loop {
-            let of = self.nodes[at].callees.values().copied().filter(|callee| parts.binary_search(callee).is_err());
-            let best =
-                of.map(|callee| (callee, deviation(callee))).max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+            let callees =
+                self.nodes[at].callees.values().copied().filter(|callee| parts.binary_search(callee).is_err());
+            let best = callees
+                .map(|callee| (callee, deviation(callee)))
+                .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
             // Where it was itself for most of it, it ends.
             match best.filter(|&(_, most)| most * 2.0 >= deviation(at)).map(|(next, _)| next) {
                 Some(next) if self.samples_without(next, parts)[0] > 0 => {
@@ -296,14 +298,14 @@ mod tests {
     /// 1 main, 2 loop, 3 get, 4 slow, 5 and 6 what slow calls.
     #[test]
     fn a_function_that_only_the_focus_has_is_named_and_not_what_it_calls() {
-        let found = functions(&[(&[1, 2, 3], [20, 20]), (&[1, 2, 4, 5], [50, 0]), (&[1, 2, 4, 6], [40, 0])]);
-        assert_eq!(found, [vec![1, 2], vec![1, 2, 4]]);
+        let paths = functions(&[(&[1, 2, 3], [20, 20]), (&[1, 2, 4, 5], [50, 0]), (&[1, 2, 4, 6], [40, 0])]);
+        assert_eq!(paths, [vec![1, 2], vec![1, 2, 4]]);
     }
 
     #[test]
     fn of_a_usual_caller_the_callee_that_has_more_is_named() {
-        let found = functions(&[(&[1, 2, 3, 7], [100, 10]), (&[1, 2, 3], [10, 10]), (&[1, 2], [5, 5])]);
-        assert_eq!(found, [vec![1, 2], vec![1, 2, 3], vec![1, 2, 3, 7]]);
+        let paths = functions(&[(&[1, 2, 3, 7], [100, 10]), (&[1, 2, 3], [10, 10]), (&[1, 2], [5, 5])]);
+        assert_eq!(paths, [vec![1, 2], vec![1, 2, 3], vec![1, 2, 3, 7]]);
     }
 
     /// Two callees with the same deviation and nothing else: both.
@@ -382,8 +384,8 @@ mod tests {
             let mut sum = 0.0;
             // A stack without samples is in no part, and nobody asks.
             for (leaf, n) in leaves.into_iter().filter(|(_, n)| *n != [0, 0]) {
-                let of = parts.iter().filter(|&&part| tree.path(leaf).starts_with(&tree.path(part)));
-                proptest::prop_assert!(of.max_by_key(|&&part| tree.path(part).len()).is_some());
+                let parts_above = parts.iter().filter(|&&part| tree.path(leaf).starts_with(&tree.path(part)));
+                proptest::prop_assert!(parts_above.max_by_key(|&&part| tree.path(part).len()).is_some());
                 sum += scale.deviation_ns(n.map(|n| n as f64));
             }
             let whole = if samples[0] > 0.0 { 4_700.0 } else if samples[1] > 0.0 { -300.0 } else { 0.0 };

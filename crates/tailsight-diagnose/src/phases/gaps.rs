@@ -18,7 +18,7 @@ pub fn before(
     (path, leg): (PathOf<'_>, Leg),
 ) -> Option<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    let mut all = 0;
+    let mut gaps = 0;
     for &id in ids {
         let mut last: Option<OwnerId> = None;
         let mut open = false;
@@ -33,13 +33,13 @@ pub fn before(
                     None => asleep_in(owner).unwrap_or_else(|| "the message's arrival".into()),
                 };
                 *counts.entry(name).or_default() += 1;
-                all += 1;
+                gaps += 1;
                 open = true;
             }
         }
     }
     let (name, n) = counts.into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(&a.0)))?;
-    Some(format!("{} ({n} of {all})", crate::categories::shown(&name)))
+    Some(format!("{} ({n} of {gaps})", crate::categories::shown(&name)))
 }
 
 fn asleep_in(owner: &tailsight_lifetime::Owner) -> Option<String> {

@@ -49,12 +49,12 @@ pub fn finding(
             Source::Owner(_, _, owner) => phase_of(&lifetimes.owners[owner]),
             Source::Derived(_) => Phase::Functions,
         };
-        let of = |sums: &[crate::rows::profile::Sum], n: f64| sums[slot].ns as f64 / n;
-        by_phase[phase as usize] += (of(&profile.focus, cohorts.0) - of(&profile.reference, cohorts.1)).abs();
+        let mean_ns = |sums: &[crate::rows::profile::Sum], n: f64| sums[slot].ns as f64 / n;
+        by_phase[phase as usize] += (mean_ns(&profile.focus, cohorts.0) - mean_ns(&profile.reference, cohorts.1)).abs();
     }
-    let all = [Phase::Contexts, Phase::Gaps, Phase::Functions, Phase::Overlaps];
+    let phases = [Phase::Contexts, Phase::Gaps, Phase::Functions, Phase::Overlaps];
     // The first of equals.
-    let phase = all.into_iter().rev().max_by(|a, b| by_phase[*a as usize].total_cmp(&by_phase[*b as usize]));
+    let phase = phases.into_iter().rev().max_by(|a, b| by_phase[*a as usize].total_cmp(&by_phase[*b as usize]));
     let phase = phase.unwrap_or(Phase::Functions);
     let how = if occurrence.mean_ns[0] < occurrence.mean_ns[1] {
         How::Less

@@ -28,7 +28,7 @@ impl Ahead {
     /// Sorts all messages by thread and receive call.
     pub fn new(messages: &[Message]) -> Ahead {
         let mut by_thread = by_thread(messages, |m| (m.recv_ns, m.id));
-        by_thread.values_mut().for_each(|all| sort_pairs(all));
+        by_thread.values_mut().for_each(|messages| sort_pairs(messages));
         Ahead { by_thread }
     }
 
@@ -39,22 +39,22 @@ impl Ahead {
 
     /// The messages that its thread took between its hand-off and its receive call: (receive call, id), in order.
     pub fn taken_before(&self, m: &Message) -> &[(u64, u32)] {
-        let Some(all) = self.by_thread.get(&m.tid) else { return &[] };
-        let from = all.partition_point(|&(ts, _)| ts <= m.handoff_ns.max(m.driver_ns));
-        let to = all.partition_point(|&(ts, _)| ts < m.recv_ns);
-        &all[from.min(to)..to]
+        let Some(served) = self.by_thread.get(&m.tid) else { return &[] };
+        let from = served.partition_point(|&(ts, _)| ts <= m.handoff_ns.max(m.driver_ns));
+        let to = served.partition_point(|&(ts, _)| ts < m.recv_ns);
+        &served[from.min(to)..to]
     }
 
     /// The messages of its thread that one waited behind: those taken since its hand-off and those that were still being served
     /// then (at most 16 of the latter), in order.
     pub fn waited_behind(&self, messages: &[Message], m: &Message) -> &[(u64, u32)] {
-        let Some(all) = self.by_thread.get(&m.tid) else { return &[] };
+        let Some(by_recv) = self.by_thread.get(&m.tid) else { return &[] };
         let since = m.handoff_ns.max(m.driver_ns);
-        let taken = all.partition_point(|&(ts, _)| ts <= since);
-        let to = all.partition_point(|&(ts, _)| ts < m.recv_ns);
+        let taken = by_recv.partition_point(|&(ts, _)| ts <= since);
+        let to = by_recv.partition_point(|&(ts, _)| ts < m.recv_ns);
         let served = |&&(_, id): &&(u64, u32)| id != m.id && messages[id as usize].send_ns > since;
-        let serving = all[..taken.min(to)].iter().rev().take(AHEAD).take_while(served).count();
-        &all[taken.min(to) - serving..to]
+        let serving = by_recv[..taken.min(to)].iter().rev().take(AHEAD).take_while(served).count();
+        &by_recv[taken.min(to) - serving..to]
     }
 
     /// The time that was a message's turn, before and after its receive call, ns: what of it delayed those behind it. `queue`: where
@@ -68,10 +68,10 @@ impl Ahead {
     pub fn turn(&self, messages: &[Message], m: &Message, queue: Leg) -> [u64; 2] {
         let since = m.handoff_ns.max(m.driver_ns);
         let end = |m: &Message| m.xmit_ns.max(m.send_ns).max(m.recv_ns);
-        let all = self.by_thread.get(&m.tid).map_or(&[][..], Vec::as_slice);
-        let at = all.partition_point(|&one| one < (m.recv_ns, m.id));
-        let begin = at.checked_sub(1).map_or(since, |before| end(&messages[all[before].1 as usize]).max(since));
-        let next = all.get(at + 1).map_or(u64::MAX, |&(next, _)| next);
+        let by_recv = self.by_thread.get(&m.tid).map_or(&[][..], Vec::as_slice);
+        let at = by_recv.partition_point(|&served| served < (m.recv_ns, m.id));
+        let begin = at.checked_sub(1).map_or(since, |before| end(&messages[by_recv[before].1 as usize]).max(since));
+        let next = by_recv.get(at + 1).map_or(u64::MAX, |&(next, _)| next);
         let after = if queue == Leg::Receive {
             next.min(end(m)).saturating_sub(m.recv_ns)
         } else {
@@ -85,13 +85,13 @@ impl Ahead {
     pub fn elsewhere(&self, messages: &[Message], m: &Message) -> Vec<u32> {
         let (from, to) = (m.handoff_ns.max(m.driver_ns), m.send_ns.max(m.recv_ns));
         let mut out: Vec<(u64, u32)> = vec![];
-        for (_, all) in self.by_thread.iter().filter(|(tid, _)| **tid != m.tid) {
-            let upto = all.partition_point(|&(ts, _)| ts < to);
+        for (_, served_ids) in self.by_thread.iter().filter(|(tid, _)| **tid != m.tid) {
+            let upto = served_ids.partition_point(|&(ts, _)| ts < to);
             let served = |&&(_, id): &&(u64, u32)| {
                 let other = &messages[id as usize];
                 other.send_ns.max(other.recv_ns) > from
             };
-            out.extend(all[..upto].iter().rev().take(AHEAD).filter(served));
+            out.extend(served_ids[..upto].iter().rev().take(AHEAD).filter(served));
         }
         out.sort_unstable_by_key(|&(ts, id)| (std::cmp::Reverse(ts), id));
         out.into_iter().map(|(_, id)| id).take(AHEAD).collect()
@@ -151,10 +151,10 @@ mod tests {
     proptest! {
         /// The turns of a thread's messages together are no longer than the time from the first hand-off to the last end.
         #[test]
-        fn turns_do_not_overlap(of in prop::collection::vec((0u64..50, 0u64..50, 0u64..200), 1..60), in_order: bool) {
+        fn turns_do_not_overlap(arrivals in prop::collection::vec((0u64..50, 0u64..50, 0u64..200), 1..60), in_order: bool) {
             let mut messages: Vec<Message> = vec![];
             let (mut recv_ns, mut end_ns) = (1_000, 0);
-            for (id, &(gap, waited, served)) in (0..).zip(&of) {
+            for (id, &(gap, waited, served)) in (0..).zip(&arrivals) {
                 recv_ns += gap;
                 // Replies in the order of the receive calls, or in any.
                 end_ns = if in_order { end_ns.max(recv_ns) + served } else { recv_ns + served };

@@ -44,7 +44,7 @@ struct Table<'a> {
     classification: &'a Classification<'a>,
     rows: Vec<(Category, String, Subject)>,
     ids: BTreeMap<(Category, String), RowId>,
-    of: FxHashMap<(usize, u32), Option<RowId>>,
+    row_of: FxHashMap<(usize, u32), Option<RowId>>,
     /// What is taken from own work, with the row of each kind.
     costs: Option<(Costs, Vec<RowId>)>,
 }
@@ -52,14 +52,14 @@ struct Table<'a> {
 impl Table<'_> {
     /// The row of an owner in the leg `LEGS[segment]`; none where it does not hold the thread.
     fn row(&mut self, segment: usize, owner: u32) -> Option<RowId> {
-        if let Some(&row) = self.of.get(&(segment, owner)) {
+        if let Some(&row) = self.row_of.get(&(segment, owner)) {
             return row;
         }
         let verdict = self.classification.at(segment, Role::A, owner);
         let holds = !matches!(verdict.category, Category::HolBlocking | Category::Unexplained)
             && !self.lifetimes.owners[owner as usize].frames.contains(&Frame::TxQueued);
         let row = holds.then(|| self.named(verdict.category, verdict.name.clone(), &verdict.subject));
-        self.of.insert((segment, owner), row);
+        self.row_of.insert((segment, owner), row);
         row
     }
 
@@ -103,7 +103,7 @@ impl Table<'_> {
             |kind, moves| {
                 for m in moves {
                     let (leg, _, owner) = owner_of(lifetimes.owners.len(), m.from);
-                    let segment = LEGS.iter().position(|&one| one == leg).unwrap_or_default();
+                    let segment = LEGS.iter().position(|&other| other == leg).unwrap_or_default();
                     if let Some(row) = self.row(segment, owner as u32) {
                         let ns = m.ns as f64 * of_turn[side(segment)];
                         add(sums, row, -ns);
@@ -133,7 +133,7 @@ fn add(sums: &mut Vec<f64>, row: RowId, ns: f64) {
 
 /// A root with the messages that it held.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct HeldRoot {
     /// What held them.
     pub root: Root,
     /// Their ids, in order.
@@ -164,22 +164,22 @@ impl Queue<'_> {
         (hit, waited_ns): (&[u32], f64),
         reference: &Cohort,
         costs: impl FnOnce(&Cohort) -> Costs,
-    ) -> Vec<Found> {
+    ) -> Vec<HeldRoot> {
         let Queue { lifetimes, classification, granularity_ns, mine, ahead, leg } = *self;
-        let of = FxHashMap::default();
-        let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), of, costs: None };
+        let row_of = FxHashMap::default();
+        let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), row_of, costs: None };
         let chains = chains(mine, ahead, hit);
-        let mut seen = vec![false; mine.len()];
-        chains.iter().flatten().for_each(|&id| seen[id as usize] = true);
-        let held = (0..).zip(&seen).filter(|(_, seen)| **seen).map(|(id, _)| &mine[id]);
+        let mut is_in_chain = vec![false; mine.len()];
+        chains.iter().flatten().for_each(|&id| is_in_chain[id as usize] = true);
+        let held = (0..).zip(&is_in_chain).filter(|(_, is_held)| **is_held).map(|(id, _)| &mine[id]);
         let held: Vec<(u64, u32)> = held.map(|m| (m.latency(Leg::Total).unwrap_or(0), m.id)).collect();
         table.take(costs(&Cohort::of(&held)));
         let messages = &lifetimes.messages;
         // Another run's messages, which are behind these, had threads of their own, whose ids may be the same.
         let others = LazyCell::new(|| Ahead::new(&messages[mine.len()..]));
         let turn = |id: u32| {
-            let of = if (id as usize) < mine.len() { ahead } else { &*others };
-            of.turn(messages, &messages[id as usize], leg)
+            let ahead = if (id as usize) < mine.len() { ahead } else { &*others };
+            ahead.turn(messages, &messages[id as usize], leg)
         };
         let mut usual = vec![];
         let step = reference.len().div_ceil(USUAL).max(1);
@@ -209,13 +209,13 @@ fn largest(
     excess: &FxHashMap<u32, Vec<f64>>,
     (total, wait_ns): (&[f64], f64),
     granularity_ns: u64,
-) -> Vec<Found> {
+) -> Vec<HeldRoot> {
     let positive: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
     let share = |ns: f64| if positive > 0.0 { ns / positive } else { 0.0 };
     let key = |row: RowId| (table.rows[row].0, &table.rows[row].1);
-    let mut found: Vec<(RowId, f64)> =
+    let mut largest: Vec<(RowId, f64)> =
         total.iter().copied().enumerate().filter(|&(_, ns)| share(ns) >= SMALL).collect();
-    found.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| key(a.0).cmp(&key(b.0))));
+    largest.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| key(a.0).cmp(&key(b.0))));
     let root = |(row, ns): (RowId, f64)| {
         let longer = |rows: &Vec<f64>| rows.get(row).copied().filter(|&ns| ns > granularity_ns as f64);
         // Summed in the order of the messages, so that the same run gives the same digits.
@@ -223,7 +223,7 @@ fn largest(
         held.sort_unstable_by_key(|&(id, _)| id);
         let mean = held.iter().map(|(_, ns)| ns).sum::<f64>() / held.len() as f64;
         let (category, name, subject) = table.rows[row].clone();
-        (!held.is_empty()).then(|| Found {
+        (!held.is_empty()).then(|| HeldRoot {
             root: Root {
                 category,
                 name,
@@ -240,20 +240,20 @@ fn largest(
             held: held.into_iter().map(|(id, _)| id).collect(),
         })
     };
-    found.into_iter().filter_map(root).take(ROOTS).collect()
+    largest.into_iter().filter_map(root).take(ROOTS).collect()
 }
 
 /// The chains of these messages, or of an even part of them, if they are many.
 pub(crate) fn chains(mine: &[Message], ahead: &Ahead, hit: &[u32]) -> Vec<Vec<u32>> {
-    let mut seen = vec![false; mine.len()];
+    let mut is_in_chain = vec![false; mine.len()];
     let step = hit.len().div_ceil(FOLLOWED).max(1);
     let followed = hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len());
-    followed.map(|&id| chain(mine, ahead, &mine[id as usize], &mut seen)).collect()
+    followed.map(|&id| chain(mine, ahead, &mine[id as usize], &mut is_in_chain)).collect()
 }
 
 /// The messages that one waited behind, and those that the first of these waited behind, and so on. `seen`: false for every
 /// message, before and after.
-fn chain(mine: &[Message], ahead: &Ahead, m: &Message, seen: &mut [bool]) -> Vec<u32> {
+fn chain(mine: &[Message], ahead: &Ahead, m: &Message, is_in_chain: &mut [bool]) -> Vec<u32> {
     let mut out: Vec<u32> = vec![];
     let mut at = *m;
     while out.len() < CHAIN {
@@ -261,7 +261,7 @@ fn chain(mine: &[Message], ahead: &Ahead, m: &Message, seen: &mut [bool]) -> Vec
         // The last before it comes first, so the last of the list was taken first.
         let Some(&(recv, first)) = before.first() else { break };
         for &(_, id) in before.iter().rev().take(CHAIN - out.len()) {
-            if !std::mem::replace(&mut seen[id as usize], true) {
+            if !std::mem::replace(&mut is_in_chain[id as usize], true) {
                 out.push(id);
             }
         }
@@ -270,6 +270,6 @@ fn chain(mine: &[Message], ahead: &Ahead, m: &Message, seen: &mut [bool]) -> Vec
         }
         at = mine[first as usize];
     }
-    out.iter().for_each(|&id| seen[id as usize] = false);
+    out.iter().for_each(|&id| is_in_chain[id as usize] = false);
     out
 }

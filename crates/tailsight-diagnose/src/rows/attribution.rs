@@ -18,7 +18,7 @@ use crate::model::Coverage;
 const EVIDENCE: usize = 5;
 
 /// Most messages of [`Coverage::least`].
-const LEAST: usize = 16;
+const MOST_UNCOVERED: usize = 16;
 
 /// How often and how long the messages of the cohorts had a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -68,28 +68,28 @@ impl Attribution {
         let granularity = granularity_ns as f64;
         let fill = |id: u32, ns: &mut [i64]| by_row(lifetimes, leg, profile, rows, id, ns);
         let usual = OfReference::new(rows.rows.len(), reference, granularity, &fill);
-        let found = OfFocus::new(rows.rows.len(), focus, &usual, granularity, &fill);
+        let in_focus = OfFocus::new(rows.rows.len(), focus, &usual, granularity, &fill);
         let last = rows.rows.len() - 1;
         let overall = covered_part(rows.total as f64, rows.rows[last].scaled as f64);
         let occurrence = |(r, row): (usize, &super::Row)| {
-            let count = |of: &[Sum]| row.slots.iter().map(|&s| of[s].count).sum::<u64>() as f64;
+            let count = |sums: &[Sum]| row.slots.iter().map(|&s| sums[s].count).sum::<u64>() as f64;
             Occurrence {
                 times: [count(&profile.focus) / focus.len() as f64, count(&profile.reference) / reference.len() as f64],
-                mean_ns: [found.mean[r], usual.mean[r]],
+                mean_ns: [in_focus.mean[r], usual.mean[r]],
                 usual: usual.have[r] as f64 / reference.len() as f64,
             }
         };
         let evidence = |most: Vec<(i64, Reverse<u32>)>| most.into_iter().map(|(_, Reverse(id))| id).collect();
         Attribution {
             occurrences: rows.rows.iter().enumerate().map(occurrence).collect(),
-            hits: found.hits,
-            evidence: found.most.into_iter().map(evidence).collect(),
-            owned: coverage_of(found.covered, overall),
+            hits: in_focus.hits,
+            evidence: in_focus.most.into_iter().map(evidence).collect(),
+            owned: coverage_of(in_focus.covered, overall),
             usual: usual.mean,
             usual_latency: usual.latency,
             granularity,
-            dominant: found.dominant,
-            focus: found.blocks,
+            dominant: in_focus.dominant,
+            focus: in_focus.blocks,
             reference: usual.blocks,
         }
     }
@@ -107,14 +107,14 @@ impl Attribution {
     ) -> Coverage {
         let n = rows.rows.len();
         let reported: Vec<bool> = (0..n).map(is_reported).collect();
-        let sum = |of: &dyn Fn(usize) -> f64| (0..n).filter(|&row| !reported[row]).map(of).sum::<f64>();
+        let sum = |value: &dyn Fn(usize) -> f64| (0..n).filter(|&row| !reported[row]).map(value).sum::<f64>();
         let mut ns = vec![0i64; n];
-        let one = |&id: &u32| {
+        let covered_of = |&id: &u32| {
             let latency = by_row(lifetimes, leg, profile, rows, id, &mut ns);
             let rest = sum(&|row| ns[row] as f64 - self.usual[row]);
             (id, covered_above(latency as f64 - self.usual_latency, rest, self.granularity))
         };
-        let covered = focus.ids.iter().map(one).collect();
+        let covered = focus.ids.iter().map(covered_of).collect();
         let scale = rows.denominator as f64;
         let rest = sum(&|row| rows.rows[row].scaled as f64 / scale);
         coverage_of(covered, covered_above(rows.total as f64 / scale, rest, self.granularity))
@@ -220,7 +220,7 @@ fn coverage_of(mut covered: Vec<(u32, f64)>, overall: f64) -> Coverage {
     covered.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
     let mean = covered.iter().map(|c| c.1).sum::<f64>() / covered.len() as f64;
     let (p50, min) = (covered[(covered.len() - 1) / 2].1, covered[0].1);
-    covered.truncate(LEAST);
+    covered.truncate(MOST_UNCOVERED);
     covered.retain(|c| c.1 < 1.0);
     Coverage { overall, p50, min, mean, least: covered }
 }

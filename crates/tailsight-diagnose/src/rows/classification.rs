@@ -30,9 +30,9 @@ impl<'a> Classification<'a> {
     pub fn of(&self, slot: Slot) -> &CategoryMatch {
         self.verdicts[slot].get_or_init(|| {
             let (leg, role, owner) = owner_of(self.lifetimes.owners.len(), slot);
-            let (of, task) = (&self.lifetimes.owners[owner], self.tasks.of(owner));
+            let (owner, task) = (&self.lifetimes.owners[owner], self.tasks.of(owner));
             let (app, symbols) = (&self.lifetimes.app, &self.lifetimes.symbols);
-            self.table.classify(of, &task, leg, role, app, symbols)
+            self.table.classify(owner, &task, leg, role, app, symbols)
         })
     }
 

@@ -93,14 +93,16 @@ impl Rows {
         let noise = i128::from(options.granularity_ns) * denominator;
 
         let (mut rows, mut unowned) = (vec![], vec![]);
-        for (group, ((category, name, role), of)) in groups(classification, profile, (nf, nr)).into_iter().enumerate() {
+        for (group, ((category, name, role), group_sums)) in
+            groups(classification, profile, (nf, nr)).into_iter().enumerate()
+        {
             if category == Category::Unexplained {
-                unowned.extend(of.leaves.iter().map(|leaf| leaf.slot));
+                unowned.extend(group_sums.leaves.iter().map(|leaf| leaf.slot));
             } else {
                 let row = Row {
                     inferred: false,
                     category,
-                    subject: of.subject,
+                    subject: group_sums.subject,
                     frames: vec![],
                     name,
                     role,
@@ -108,7 +110,7 @@ impl Rows {
                     slots: vec![],
                     group,
                 };
-                rows.extend(split(lifetimes, profile, &row, &of.leaves, options.nesting, noise));
+                rows.extend(split(lifetimes, profile, &row, &group_sums.leaves, options.nesting, noise));
             }
         }
         let unexplained = Row {
@@ -214,7 +216,7 @@ fn split(lifetimes: &Lifetimes, profile: &Profile, row: &Row, leaves: &[Leaf], n
     } else {
         vec![(vec![], (0..leaves.len()).collect())]
     };
-    let of = |(frames, part): (Vec<NamedFrame>, Vec<usize>)| {
+    let row_of = |(frames, part): (Vec<NamedFrame>, Vec<usize>)| {
         let slots: Vec<Slot> = part.iter().map(|&i| leaves[i].slot).collect();
         Row {
             inferred: slots.iter().any(|&s| matches!(profile.source(s), Source::Derived(d) if d.inferred)),
@@ -225,7 +227,7 @@ fn split(lifetimes: &Lifetimes, profile: &Profile, row: &Row, leaves: &[Leaf], n
             ..row.clone()
         }
     };
-    parts.into_iter().map(of).collect()
+    parts.into_iter().map(row_of).collect()
 }
 
 /// The rows without small ones, the largest part of the total first: of a negative total (a focus below its reference), the
@@ -272,12 +274,12 @@ fn nested(
         .map(|(frames, leaf)| nesting::Leaf { path: path(frames), deviation: leaf.scaled })
         .collect();
     let parts = nesting::split(&tree, nesting, noise);
-    let of = |part: nesting::Part| {
+    let named_part = |part: nesting::Part| {
         let named =
             part.leaves.first().map_or_else(Vec::new, |&i| frames[i][..part.path.len().min(frames[i].len())].to_vec());
         (named, part.leaves)
     };
-    parts.into_iter().map(of).collect()
+    parts.into_iter().map(named_part).collect()
 }
 
 /// Adds each small row to the largest other row of its group, else of its category and role; one that has none stays.

@@ -34,7 +34,7 @@ pub fn split(leaves: &[Leaf], nesting: f64, noise: i128) -> Vec<Part> {
     let mut out = vec![];
     let mut open = vec![(0, (0..leaves.len()).collect::<Vec<usize>>())];
     while let Some((depth, inside)) = open.pop() {
-        let sum = |of: &[usize]| of.iter().map(|&i| leaves[i].deviation).sum::<i128>();
+        let sum = |leaves_inside: &[usize]| leaves_inside.iter().map(|&i| leaves[i].deviation).sum::<i128>();
         let mut children: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for &i in &inside {
             if let Some(frame) = leaves[i].path.get(depth) {

@@ -167,9 +167,9 @@ impl Profile {
 
 /// Visits the parts of a message's leg, each with the index of its leg in [`LEGS`].
 pub fn each_part(lifetimes: &Lifetimes, id: u32, leg: Leg, mut visit: impl FnMut(usize, &Part)) {
-    for (segment, &one) in LEGS.iter().enumerate() {
-        if leg == one || leg == Leg::Total {
-            for part in lifetimes.part_slice(id, one) {
+    for (segment, &single) in LEGS.iter().enumerate() {
+        if leg == single || leg == Leg::Total {
+            for part in lifetimes.part_slice(id, single) {
                 visit(segment, part);
             }
         }

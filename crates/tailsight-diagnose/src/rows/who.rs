@@ -15,7 +15,7 @@ use crate::rows::profile::{Profile, Slot};
 /// A process of another name with less of a cause than this is there because its own row was too small to be one.
 const FOLDED: f64 = 0.01;
 /// Most names of threads of a cause, and most processes.
-const MOST: usize = 8;
+const MOST_SHOWN: usize = 8;
 
 /// The part of one process or thread name in a row.
 #[derive(Default)]
@@ -67,7 +67,7 @@ pub fn of(lifetimes: &Lifetimes, profile: &Profile, slots: &[Slot], cohorts: (f6
         })
         .collect();
     by_thread.sort_by(|a, b| b.deviation_ns.abs().cmp(&a.deviation_ns.abs()).then_with(|| a.name.cmp(&b.name)));
-    by_thread.truncate(MOST);
+    by_thread.truncate(MOST_SHOWN);
     let mut pids: Vec<u32> = processes.keys().copied().collect();
     pids.sort_by(|a, b| processes[b].deviation.total_cmp(&processes[a].deviation).then(a.cmp(b)));
     // Only a cgroup that contains all of them is named.
@@ -81,7 +81,7 @@ pub fn of(lifetimes: &Lifetimes, profile: &Profile, slots: &[Slot], cohorts: (f6
         comm: shown(names[&pid]),
         processes: pids.len() as u32,
         threads: processes.values().map(|p| p.tids.len() as u32).sum(),
-        pids: pids.into_iter().take(MOST).collect(),
+        pids: pids.into_iter().take(MOST_SHOWN).collect(),
         by_thread,
         unit: cgroup.as_deref().and_then(unit).map(str::to_owned),
         container: cgroup.as_deref().and_then(container).map(str::to_owned),
@@ -210,6 +210,6 @@ mod tests {
         let names = ["pool-1-thread-1", "pool-1-thread-2", "io_thd_1", "bio_lazy_free", "gc7", "7", "8", "gc"];
         let alike = alike(names.into_iter());
         let expected = [("pool-1-thread-1", "pool-1-thread-*"), ("pool-1-thread-2", "pool-1-thread-*")];
-        assert_eq!(alike, expected.into_iter().map(|(name, one)| (name, one.to_owned())).collect());
+        assert_eq!(alike, expected.into_iter().map(|(name, pattern)| (name, pattern.to_owned())).collect());
     }
 }

@@ -14,12 +14,12 @@ use crate::common::{a, lifetimes, options, owner, receive};
 const CORE: u16 = 1;
 
 /// A message's parts one after the other.
-fn path(of: &Lifetimes, id: u32) -> Vec<PathSpan> {
-    let mut at = of.messages[id as usize].driver_ns;
-    let parts = LEGS.into_iter().flat_map(|leg| of.part_slice(id, leg));
+fn path(lifetimes: &Lifetimes, id: u32) -> Vec<PathSpan> {
+    let mut at = lifetimes.messages[id as usize].driver_ns;
+    let parts = LEGS.into_iter().flat_map(|leg| lifetimes.part_slice(id, leg));
     let span = |part: &Part| {
         at += part.ns;
-        let asleep = of.owners[part.owner as usize].context == Context::Blocked;
+        let asleep = lifetimes.owners[part.owner as usize].context == Context::Blocked;
         let cpu = (!asleep).then_some(CORE);
         PathSpan { from_ns: at - part.ns, to_ns: at, cpu, role: Role::A, owner: part.owner, begins: true, rule: None }
     };
@@ -34,10 +34,10 @@ fn sample(ts_ns: u64, stack: u32) -> SampleRow {
     SampleRow { ts_ns, cpu: CORE, stack, ..SampleRow::default() }
 }
 
-fn diagnosed(of: &Lifetimes, samples: &Samples, options: &Options) -> Diagnosis {
-    let path = |id, _: Leg, _: PathPart<'_>| path(of, id);
+fn diagnosed(lifetimes: &Lifetimes, samples: &Samples, options: &Options) -> Diagnosis {
+    let path = |id, _: Leg, _: PathPart<'_>| path(lifetimes, id);
     let inputs = Inputs { path: Some(&path), samples: Some(samples), ..Inputs::default() };
-    diagnose_with(of, options, &RecordingFacts::default(), &inputs).unwrap().0
+    diagnose_with(lifetimes, options, &RecordingFacts::default(), &inputs).unwrap().0
 }
 
 /// A backend of PostgreSQL waits for a row in the call in which it waits for its client: the place in the program tells which.
@@ -52,7 +52,7 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
     });
     let slow = lifetimes(owners, parts.collect());
     let total = Options { leg: Leg::Total, ..options() };
-    let of = |module: &str| {
+    let cause_in = |module: &str| {
         let names = ["epoll_wait", "WaitLatch", "ProcSleep", "heap_update", "main"];
         let frames =
             names.iter().map(|name| frame(name, if *name == "epoll_wait" { "libc.so.6" } else { module }, "1"));
@@ -61,7 +61,7 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
         diagnosed(&slow, &samples, &total).causes.swap_remove(0)
     };
     let waits = "PostgreSQL waiting for a row or another heavyweight lock";
-    let cause = of("postgres");
+    let cause = cause_in("postgres");
     assert_eq!((cause.category, cause.name.as_str()), (Category::LockWait, waits), "{cause:?}");
     assert!(cause.functions[0].waits && cause.functions[0].name == "ProcSleep" && cause.functions[0].share > 0.99);
     // Vert.x: the row named the collector, and its sentence a lock.
@@ -70,7 +70,7 @@ fn a_sleep_in_epoll_wait_is_a_lock_wait_where_the_program_is_known_to_lock() {
     assert!(text.contains("; 100 % of it in ProcSleep"), "{text}");
     assert!(cause.fix.iter().all(|fix| fix.starts_with("PostgreSQL: ")) && cause.fix.len() == 1, "{:?}", cause.fix);
     // A server of which that is not known waits for whatever it waits for.
-    let cause = of("nginx");
+    let cause = cause_in("nginx");
     assert_eq!((cause.category, cause.name.as_str()), (Category::AppProcessing, "waits in epoll_wait"));
     assert_eq!(cause.functions.len(), 1);
     // A user's own table may say it of another server.
@@ -119,18 +119,18 @@ fn the_idle_loop_of_a_runtime_is_not_advised_to_be_read() {
         [vec![a(0, 1_000)], service, vec![a(0, 1_000)]]
     });
     let slow = lifetimes(owners, parts.collect());
-    let of = |place: &str| {
+    let cause_in = |place: &str| {
         let frames = vec![frame("epoll_wait", "libc.so.6", "1"), frame(place, "shop", "2"), frame("main", "shop", "2")];
         let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
         let samples = Samples { rows, stacks: vec![vec![0, 1, 2]], frames };
         diagnosed(&slow, &samples, &Options { leg: Leg::Total, ..options() }).causes.swap_remove(0)
     };
-    let idle = of("mio::sys::unix::selector::Selector::select");
+    let idle = cause_in("mio::sys::unix::selector::Selector::select");
     assert_eq!(idle.name, "waits in epoll_wait");
     assert!(idle.functions[0].name.ends_with("Selector::select"), "{:?}", idle.functions);
     assert!(idle.fix[0].contains("a task waited and its thread did not"), "{:?}", idle.fix);
     // A function of the program that waits by itself does tell.
-    let fix = of("shop::wait_for_stock").fix;
+    let fix = cause_in("shop::wait_for_stock").fix;
     assert!(fix[0].starts_with("read what shop::wait_for_stock "), "{fix:?}");
 }
 
@@ -141,7 +141,7 @@ fn what_median_messages_wait_for_is_said_by_its_place() {
     let owners = vec![owner(Context::Own, &[]), owner(Context::Blocked, &[epoll, Frame::Place { stack: 0 }])];
     let parts = (0..5_000u64).map(|i| [vec![], vec![a(0, 10_000 + i % 100), a(1, 2_000_000)], vec![a(0, 1_000)]]);
     let lifetimes = lifetimes(owners, parts.collect());
-    let of = |function: &str, samples: bool| {
+    let row_in = |function: &str, samples: bool| {
         let frames =
             [frame("epoll_wait", "libc.so.6", ""), frame(function, "postgres", ""), frame("main", "postgres", "")];
         let rows = vec![SampleRow { kind: kind::SLEEP, ..sample(5, 0) }];
@@ -155,7 +155,7 @@ fn what_median_messages_wait_for_is_said_by_its_place() {
         assert_eq!(rows[0].mean_ns, 2_000_000, "{rows:?}");
         rows.swap_remove(0)
     };
-    let row = of("pg_sleep", true);
+    let row = row_in("pg_sleep", true);
     assert_eq!((row.category, row.name.as_str()), (Category::AppProcessing, "waits in epoll_wait"));
     assert_eq!((row.functions.len(), row.functions[0].name.as_str()), (1, "pg_sleep"));
     assert!(
@@ -163,12 +163,12 @@ fn what_median_messages_wait_for_is_said_by_its_place() {
         "{row:?}"
     );
     // What is known of the function is the row's category, as it is a cause's.
-    let row = of("LockAcquireExtended", true);
+    let row = row_in("LockAcquireExtended", true);
     let waits = "PostgreSQL waiting for a row or another heavyweight lock";
     assert_eq!((row.category, row.name.as_str()), (Category::LockWait, waits));
     let lock = "every message waits for a lock (100 % of it in LockAcquireExtended, called by main: where it waited; there PostgreSQL is";
     assert!(row.advice[0].starts_with(lock), "{row:?}");
-    let row = of("pg_sleep", false);
+    let row = row_in("pg_sleep", false);
     assert!(row.functions.is_empty() && row.advice[0].contains("strace"), "{row:?}");
 }
 
@@ -184,17 +184,17 @@ fn one_function_on_two_threads_is_one_cause() {
         service.extend(slow.then(|| a(1, 400_000)));
         [vec![], service, vec![]]
     });
-    let of = lifetimes(owners, parts.collect());
-    let slow = of.messages.iter().filter(|m| m.id % 100 == 0);
+    let slow_and_ordinary = lifetimes(owners, parts.collect());
+    let slow = slow_and_ordinary.messages.iter().filter(|m| m.id % 100 == 0);
     let of_both =
         |m: &tailsight_lifetime::Message| (1..=10).map(|n| sample(m.recv_ns + n * 100_000, 0)).collect::<Vec<_>>();
     // A core runs one thing at a time: none while a slow one is served.
-    let ordinary = of.messages.iter().filter(|m| m.id % 100 > 30).map(|m| sample(m.recv_ns + 1, 1));
+    let ordinary = slow_and_ordinary.messages.iter().filter(|m| m.id % 100 > 30).map(|m| sample(m.recv_ns + 1, 1));
     let mut rows: Vec<SampleRow> = slow.flat_map(of_both).chain(ordinary).collect();
     rows.sort_by_key(|row| row.ts_ns);
     let frames = vec![frame("compact", "server", ""), frame("serve", "server", "")];
     let samples = Samples { rows, stacks: vec![vec![0, 1], vec![1]], frames };
-    let d = diagnosed(&of, &samples, &Options { leg: Leg::Total, ..options() });
+    let d = diagnosed(&slow_and_ordinary, &samples, &Options { leg: Leg::Total, ..options() });
     let first = &d.causes[0];
     assert_eq!((first.category, first.name.as_str(), first.rank), (Category::AppProcessing, "user", 1), "{first:?}");
     assert_eq!((first.functions[0].name.as_str(), first.messages), ("compact", 50));
@@ -204,7 +204,7 @@ fn one_function_on_two_threads_is_one_cause() {
     assert_eq!(sum, d.focus.mean_ns as i64 - d.reference.mean_ns as i64);
     assert_eq!(d.causes.last().unwrap().category, Category::Unexplained);
     // Without samples nothing says that it is one.
-    let d = diagnosed(&of, &Samples::default(), &Options { leg: Leg::Total, ..options() });
+    let d = diagnosed(&slow_and_ordinary, &Samples::default(), &Options { leg: Leg::Total, ..options() });
     assert!(d.causes.iter().any(|cause| cause.name == "worker (other thread)"), "{:?}", d.causes);
 }
 
@@ -236,9 +236,9 @@ fn bursts() -> Lifetimes {
 /// Most slow messages waited behind those that sort: the chain used to end at "the application's own time".
 #[test]
 fn what_held_a_queue_is_followed_to_its_function() {
-    let of = bursts();
+    let queued = bursts();
     let mut rows = vec![];
-    for m in &of.messages {
+    for m in &queued.messages {
         // Every message serves; those that sort are met sorting, ten times, and none of another at the same time.
         rows.extend((m.id / 100 % 10 != 0).then(|| sample(m.recv_ns + 1, 1)));
         let sorts = m.send_ns - m.recv_ns > 1_000_000;
@@ -246,7 +246,7 @@ fn what_held_a_queue_is_followed_to_its_function() {
     }
     let frames = vec![frame("sortTable", "node", ""), frame("serve", "node", "")];
     let samples = Samples { rows, stacks: vec![vec![0, 1], vec![1]], frames };
-    let d = diagnosed(&of, &samples, &options());
+    let d = diagnosed(&queued, &samples, &options());
     let first = &d.causes[0];
     assert_eq!(first.category, Category::HolBlocking);
     let root = &first.root[0];
@@ -263,12 +263,12 @@ fn what_held_a_queue_is_followed_to_its_function() {
     );
     // Ruby: the sentence had said `user`, and named the function twice.
     let gc = vec![frame("gc_start", "libruby.so", ""), frame("serve", "ruby", "")];
-    let d = diagnosed(&of, &Samples { frames: gc, ..samples.clone() }, &options());
+    let d = diagnosed(&queued, &Samples { frames: gc, ..samples.clone() }, &options());
     let (root, text) = (&d.causes[0].root[0], &d.causes[0].explanation);
     assert_eq!((root.category, root.name.as_str()), (Category::Runtime, "Ruby collecting garbage"));
     assert!(text.contains("; what held those: its runtime (Ruby collecting garbage), on average "), "{text}");
     // Without samples there is the root and nothing else.
-    let d = diagnosed(&of, &Samples::default(), &options());
+    let d = diagnosed(&queued, &Samples::default(), &options());
     assert_eq!((d.causes[0].root.len(), d.causes[0].root[0].functions.len()), (1, 0));
 }
 
@@ -276,11 +276,11 @@ fn what_held_a_queue_is_followed_to_its_function() {
 #[test]
 fn functions_of_two_runs_are_compared() {
     let run = |own: u64, stacks: [u32; 4], frames: Vec<FrameRow>| {
-        let of = receive(vec![owner(Context::Own, &[])], (0..1_000).map(|i| vec![a(0, own + i % 10)]).collect());
+        let received = receive(vec![owner(Context::Own, &[])], (0..1_000).map(|i| vec![a(0, own + i % 10)]).collect());
         let at = |driver_ns: u64| (1..).zip(stacks).map(move |(n, stack)| sample(driver_ns + n * 2_000, stack));
-        let rows = of.messages.iter().flat_map(|m| at(m.driver_ns)).collect();
+        let rows = received.messages.iter().flat_map(|m| at(m.driver_ns)).collect();
         let stacks = (0..frames.len() as u32 - 1).map(|top| vec![top, frames.len() as u32 - 1]).collect();
-        (of, Samples { rows, stacks, frames })
+        (received, Samples { rows, stacks, frames })
     };
     let frames = |names: &[&str], build| names.iter().map(|name| frame(name, "server", build)).collect();
     let (after, new) = run(40_000, [0, 0, 0, 1], frames(&["parse", "render", "main"], "b"));
@@ -301,8 +301,8 @@ fn functions_of_two_runs_are_compared() {
     let d = compared(&old);
     let first = &d.causes[0];
     assert_eq!((first.category, first.deviation_ns), (Category::AppProcessing, 30_000));
-    let found: Vec<(&str, i64)> = first.functions.iter().map(|f| (f.name.as_str(), f.deviation_ns)).collect();
-    assert!(matches!(found[..], [("parse", 29_950..=30_050)]), "{found:?}");
+    let functions: Vec<(&str, i64)> = first.functions.iter().map(|f| (f.name.as_str(), f.deviation_ns)).collect();
+    assert!(matches!(functions[..], [("parse", 29_950..=30_050)]), "{functions:?}");
     assert_eq!(first.functions[0].caller.as_deref(), Some("main"));
     assert_eq!(first.samples, Some([400, 400]));
     // Of one run alone nothing is compared, and the reader is told.
@@ -480,10 +480,10 @@ fn what_a_caller_did_itself_is_not_counted_to_what_it_called() {
 fn samples_in_a_page_fault_are_of_the_time_of_page_faults() {
     let faults = |i: u64| i * 7 % 10 + if i.is_multiple_of(100) { 55 } else { 0 };
     let parts = (0..5_000u64).map(|i| [vec![a(0, 1_000)], vec![a(0, 1_000 + 700 * faults(i))], vec![a(0, 1_000)]]);
-    let mut of = lifetimes(vec![owner(Context::Own, &[])], parts.collect());
-    of.faults = (0..5_000u64).map(|i| faults(i) as u32).collect();
+    let mut with_faults = lifetimes(vec![owner(Context::Own, &[])], parts.collect());
+    with_faults.faults = (0..5_000u64).map(|i| faults(i) as u32).collect();
     let mut rows = vec![];
-    for message in &of.messages {
+    for message in &with_faults.messages {
         match message.id.is_multiple_of(100) {
             true => rows.extend((1..=10).map(|n| sample(message.recv_ns + n * 3_800, u32::from(n == 10)))),
             false => rows.push(sample(message.recv_ns + 500, 2)),
@@ -493,7 +493,7 @@ fn samples_in_a_page_fault_are_of_the_time_of_page_faults() {
     let own = |function: &str| FrameRow { own: true, ..frame(function, "server", "1") };
     let frames = vec![kernel, own("render"), own("main")];
     let samples = Samples { rows, stacks: vec![vec![0, 1, 2], vec![1, 2], vec![2]], frames };
-    let d = diagnosed(&of, &samples, &Options { leg: Leg::Total, ..options() });
+    let d = diagnosed(&with_faults, &samples, &Options { leg: Leg::Total, ..options() });
     let cause = |category| d.causes.iter().find(|c| c.category == category);
     let paging = cause(Category::Paging).unwrap_or_else(|| panic!("{:#?}", d.causes));
     assert!(paging.inferred);
@@ -508,27 +508,27 @@ fn samples_in_a_page_fault_are_of_the_time_of_page_faults() {
 #[test]
 fn a_queue_that_another_program_held_is_not_of_the_target_s_function() {
     let other = Context::Foreign { comm: "backup".into(), kernel: false };
-    let mut of = bursts();
+    let mut queued = bursts();
     let owners = vec![owner(Context::Own, &[]), owner(Context::Ahead, &[]), owner(other, &[])];
-    let parts = of.messages.iter().map(|m| {
+    let parts = queued.messages.iter().map(|m| {
         let service = match m.send_ns - m.recv_ns {
             1_010_000 => vec![a(0, 110_000), a(2, 900_000)],
             short => vec![a(0, short)],
         };
-        [of.parts(m.id, Leg::Receive), service, of.parts(m.id, Leg::Transmit)]
+        [queued.parts(m.id, Leg::Receive), service, queued.parts(m.id, Leg::Transmit)]
     });
-    let messages = of.messages.clone();
-    of = lifetimes(owners, parts.collect());
-    of.messages = messages;
+    let messages = queued.messages.clone();
+    queued = lifetimes(owners, parts.collect());
+    queued.messages = messages;
     let mut rows = vec![];
-    for m in &of.messages {
+    for m in &queued.messages {
         rows.extend((m.id / 100 % 10 != 0).then(|| sample(m.recv_ns + 1, 1)));
         let sorts = m.send_ns - m.recv_ns > 1_000_000;
         rows.extend((1..=10).filter(|_| sorts).map(|n| sample(m.recv_ns + n * 10_000, 0)));
     }
     let frames = vec![frame("sortTable", "server", ""), frame("serve", "server", "")];
     let samples = Samples { rows, stacks: vec![vec![0, 1], vec![1]], frames };
-    let d = diagnosed(&of, &samples, &options());
+    let d = diagnosed(&queued, &samples, &options());
     let first = &d.causes[0];
     assert_eq!(first.category, Category::HolBlocking, "{:#?}", d.causes);
     let root = &first.root[0];

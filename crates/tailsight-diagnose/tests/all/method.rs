@@ -147,9 +147,9 @@ fn page_faults_are_inferred() {
 }
 
 /// 4,000 messages with one part of own time and interrupts of other cores; `of`: own time in ns, faults, interrupts of a message.
-fn counted(mut of: impl FnMut(u32) -> (u64, u32, u16)) -> Lifetimes {
+fn counted(mut message_of: impl FnMut(u32) -> (u64, u32, u16)) -> Lifetimes {
     let owners = vec![owner(Context::Own, &[]), owner(Context::Own, &[Frame::Vector { which: 1 }])];
-    let messages: Vec<(u64, u32, u16)> = (0..4_000).map(&mut of).collect();
+    let messages: Vec<(u64, u32, u16)> = (0..4_000).map(&mut message_of).collect();
     let legs = |&(own_ns, _, interrupts): &(u64, u32, u16)| {
         let mut parts = vec![a(0, own_ns)];
         if interrupts > 0 {
@@ -169,10 +169,10 @@ fn said(d: &Diagnosis) -> Option<[f64; 3]> {
         let text = note.split_once(before)?.1.split_inclusive(' ').take(2).collect::<String>();
         tailsight_units::parse::fractional_ns(&text.trim().trim_end_matches(',').replace(' ', ""))
     };
-    let one = time("takes ").or_else(|| time("costs ")).expect("the cost of one");
+    let of_one_ns = time("takes ").or_else(|| time("costs ")).expect("the cost of one");
     let number = note.rsplit_once(" more in a slow message")?.0.rsplit_once(' ')?.1;
     let product = time("more in a slow message: ").expect("the product");
-    let digits = one * number.parse::<f64>().expect("a number");
+    let digits = of_one_ns * number.parse::<f64>().expect("a number");
     assert!((product / digits - 1.0).abs() < 0.02, "{digits} {note}");
     Some([product, time("own time has room for ").unwrap_or(product), time(", and ").unwrap_or(0.0)])
 }
@@ -247,17 +247,17 @@ fn a_sample_of_the_messages_gives_the_estimate_of_all() {
 #[test]
 fn a_part_of_the_reference_gives_the_comparison_of_all() {
     let l = faulting(700);
-    let all = diagnose(&l, &Options { leg: Leg::Service, ..options() }, &RecordingFacts::default()).expect("causes");
+    let whole = diagnose(&l, &Options { leg: Leg::Service, ..options() }, &RecordingFacts::default()).expect("causes");
     let options = Options { leg: Leg::Service, compared: 100, ..options() };
     let some = diagnose(&l, &options, &RecordingFacts::default()).expect("causes");
-    assert_eq!((all.reference.messages, some.reference.messages), (400, 100));
-    assert_eq!((all.focus.messages, all.focus.mean_ns), (some.focus.messages, some.focus.mean_ns));
+    assert_eq!((whole.reference.messages, some.reference.messages), (400, 100));
+    assert_eq!((whole.focus.messages, whole.focus.mean_ns), (some.focus.messages, some.focus.mean_ns));
     let typical = |d: &Diagnosis| d.typical.as_ref().map(|t| (t.messages, t.from, t.to)).expect("a median message");
-    assert_eq!((typical(&all), typical(&some)), ((400, 0.45, 0.55), (100, 0.45, 0.55)));
+    assert_eq!((typical(&whole), typical(&some)), ((400, 0.45, 0.55), (100, 0.45, 0.55)));
     adds_up(&some);
     let first = |d: &Diagnosis| (d.causes[0].category, d.causes[0].name.clone());
-    assert_eq!(first(&all), first(&some));
-    let [more, less] = [&all, &some].map(|d| d.causes[0].deviation_ns as f64);
+    assert_eq!(first(&whole), first(&some));
+    let [more, less] = [&whole, &some].map(|d| d.causes[0].deviation_ns as f64);
     assert!((less / more - 1.0).abs() < 0.01, "{less} of {more} ns");
 }
 

@@ -83,9 +83,9 @@ proptest! {
         noise in prop_oneof![Just(300i128), Just(1i128)],
     ) {
         let rows = rows_of(&leaves, nesting, noise);
-        let all: Vec<usize> = rows.values().flatten().copied().collect();
-        prop_assert_eq!(all.len(), leaves.len());
-        prop_assert_eq!(all.into_iter().collect::<BTreeSet<_>>().len(), leaves.len());
+        let held_leaves: Vec<usize> = rows.values().flatten().copied().collect();
+        prop_assert_eq!(held_leaves.len(), leaves.len());
+        prop_assert_eq!(held_leaves.into_iter().collect::<BTreeSet<_>>().len(), leaves.len());
         for (path, held) in &rows {
             prop_assert!(held.iter().all(|&i| leaves[i].path.starts_with(path)));
         }
@@ -131,16 +131,16 @@ proptest! {
         let whole: i128 = leaves.iter().map(|l| l.deviation).sum();
         // A row of a few ns may be chance beside the own time's: it is listed with those.
         let rows = d.causes.iter().chain(&d.not_significant).filter(|c| c.category.as_str() == "hol-blocking");
-        let found: BTreeMap<String, i64> = rows.map(|c| (c.name.clone(), c.deviation_ns)).collect();
+        let by_name: BTreeMap<String, i64> = rows.map(|c| (c.name.clone(), c.deviation_ns)).collect();
         // Below the granularity a row may be no cause of its own.
         if whole >= 300 {
-            prop_assert_eq!(found.values().sum::<i64>(), whole as i64);
+            prop_assert_eq!(by_name.values().sum::<i64>(), whole as i64);
             for (path, held) in by_definition(&leaves, nesting, 300) {
                 let name = std::iter::once("memcached".to_owned()).chain(path.iter().map(|f| format!("work:{f}")));
                 let sum: i128 = held.iter().map(|&i| leaves[i].deviation).sum();
                 // Smaller rows join the largest of their group.
                 if sum * 100 >= total.unsigned_abs() as i128 || sum >= 300 {
-                    let at_least = found.get(&name.collect::<Vec<_>>().join("/")).copied();
+                    let at_least = by_name.get(&name.collect::<Vec<_>>().join("/")).copied();
                     prop_assert!(at_least.is_some_and(|ns| i128::from(ns) >= sum && i128::from(ns) < sum + 300 * leaves.len() as i128));
                 }
             }

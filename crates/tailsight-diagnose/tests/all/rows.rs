@@ -202,12 +202,12 @@ fn nesting_rule() {
 /// Two calls of 45 % each: neither named the row, for only one child was looked at. Together they explain it.
 #[test]
 fn several_children_replace_their_parent_together() {
-    let mut all = owners();
-    all.push(owner(Context::Ahead, &[sys(Sysno::read)]));
-    let read = all.len() as u32 - 1;
+    let mut owners = owners();
+    owners.push(owner(Context::Ahead, &[sys(Sysno::read)]));
+    let read = owners.len() as u32 - 1;
     let base = slow(&[a(2, 10_000), a(3, 45_000), a(read, 45_000)]);
     let parts = (0..2000).map(|i| base.parts(i, Leg::Receive)).collect();
-    let causes = causes_of(&receive(all, parts));
+    let causes = causes_of(&receive(owners, parts));
     let rows: Vec<(&str, i64)> = causes.iter().filter(|c| c.0 == "hol-blocking").map(|c| (c.1.as_str(), c.2)).collect();
     assert_eq!(rows, [("memcached/sys:read", 45_000), ("memcached/sys:sendmsg", 45_000), ("memcached", 10_000)]);
 }
@@ -215,11 +215,11 @@ fn several_children_replace_their_parent_together() {
 /// A row below 1 % and below the granularity joins the largest of its category and role; without one it stays.
 #[test]
 fn small_rows_fold_and_never_vanish() {
-    let mut all = owners();
-    all.push(owner(foreign("cron"), &[]));
+    let mut owners = owners();
+    owners.push(owner(foreign("cron"), &[]));
     let base = slow(&[a(NGINX, 100_000), a(13, 200), a(7, 200)]);
     let parts = (0..2000).map(|i| base.parts(i, Leg::Receive)).collect();
-    let causes = causes_of(&receive(all, parts));
+    let causes = causes_of(&receive(owners, parts));
     let row = |name: &str| causes.iter().find(|c| c.1 == name).map(|c| c.2);
     assert_eq!(row("nginx"), Some(100_200));
     assert_eq!(row("cron"), None);
@@ -252,9 +252,9 @@ fn unexplained_is_last_and_counts_against_coverage() {
 /// 100 us of nginx and 10 us of idle more; one of them 2 ms of a sibling, which every resample may leave out.
 #[test]
 fn coverage_is_of_causes_and_owned_is_of_owners() {
-    let mut all = owners();
-    all.push(owner(Context::Sibling { comm: "gc".into() }, &[]));
-    let gc = all.len() as u32 - 1;
+    let mut owners = owners();
+    owners.push(owner(Context::Sibling { comm: "gc".into() }, &[]));
+    let gc = owners.len() as u32 - 1;
     let parts = (0..2000u64).map(|i| {
         let mut parts = vec![r(10, 2_000), a(1, 3_000 + i % 3)];
         if i % 50 == 0 {
@@ -266,7 +266,7 @@ fn coverage_is_of_causes_and_owned_is_of_owners() {
         parts
     });
     let options = Options { focus: (0.98, 1.0), bootstrap_rounds: 500, ..options() };
-    let d = diagnose(&receive(all, parts.collect()), &options, &RecordingFacts::default()).unwrap();
+    let d = diagnose(&receive(owners, parts.collect()), &options, &RecordingFacts::default()).unwrap();
     adds_up(&d);
     let chance: Vec<&str> = d.not_significant.iter().map(|c| c.name.as_str()).filter(|n| n.contains("gc")).collect();
     assert_eq!(chance, ["gc (other thread)"]);
@@ -319,8 +319,8 @@ fn too_few_messages_is_not_a_verdict() {
     assert!(matches!(diagnose(&few, &reversed, &RecordingFacts::default()), Err(Error::Focus { .. })));
     for nesting in [0.0, -0.5, 1.1, f64::NAN] {
         let outside = Options { nesting, ..options() };
-        let found = diagnose(&few, &outside, &RecordingFacts::default());
-        assert!(matches!(found, Err(Error::Option { option: "nesting", .. })), "{nesting}");
+        let refused = diagnose(&few, &outside, &RecordingFacts::default());
+        assert!(matches!(refused, Err(Error::Option { option: "nesting", .. })), "{nesting}");
     }
 }
 
@@ -378,13 +378,13 @@ fn what_nothing_was_sent_after_is_not_answered() {
 /// The same owner counts to another category in another leg, and the three legs make the total.
 #[test]
 fn total_keeps_the_legs_apart() {
-    let mut all = owners();
-    all.push(owner(Context::Own, &[sys(Sysno::sendmsg)]));
+    let mut owners = owners();
+    owners.push(owner(Context::Own, &[sys(Sysno::sendmsg)]));
     let legs = |i: u64| match i % 50 {
         0 => [vec![a(NGINX, 10_000)], vec![a(13, 20_000)], vec![a(13, 40_000)]],
         _ => [vec![a(NGINX, 1_000 + i % 7)], vec![a(13, 500)], vec![a(13, 500)]],
     };
-    let l = lifetimes(all, (0..2000).map(legs).collect());
+    let l = lifetimes(owners, (0..2000).map(legs).collect());
     let rows = |leg| {
         let options = Options { leg, focus: (0.98, 1.0), ..options() };
         let d = diagnose(&l, &options, &RecordingFacts::default()).unwrap();

@@ -57,11 +57,11 @@ fn what_is_not_looked_into_changes_nothing() {
             });
             let some = some.expect("its events");
             let divided = some.lifetimes.messages.iter().filter(|m| some.lifetimes.is_divided(m.id)).count();
-            let of = (dir.display(), leg, focus, estimated);
-            let (found, expected) =
+            let question = (dir.display(), leg, focus, estimated);
+            let (answer, expected) =
                 (json(&run, &some, &options, selected.as_ref()), json(&run, &whole, &options, None));
-            assert_eq!(found, expected, "{of:?}");
-            diagnosed += usize::from(found.starts_with('{'));
+            assert_eq!(answer, expected, "{question:?}");
+            diagnosed += usize::from(answer.starts_with('{'));
             spared += usize::from(divided * 4 < 3 * some.lifetimes.messages.len());
         }
     }

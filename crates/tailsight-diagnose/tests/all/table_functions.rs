@@ -384,7 +384,7 @@ fn system_calls() {
         .filter(|name| !UNUSED.contains(name))
         .collect();
     assert!(unknown.is_empty(), "no meaning for {unknown:?}");
-    let of = |name: &str, uninterruptible| {
+    let category_of = |name: &str, uninterruptible| {
         TABLE.syscall(name, uninterruptible).map_or(String::new(), |m| format!("{}/{}", m.category, m.sub))
     };
     for (name, uninterruptible, expected) in [
@@ -401,7 +401,7 @@ fn system_calls() {
         ("sendmsg", None, "transmit-processing/socket"),
         ("membarrier", None, "interrupts/membarrier"),
     ] {
-        assert_eq!(of(name, uninterruptible), expected, "{name}");
+        assert_eq!(category_of(name, uninterruptible), expected, "{name}");
     }
 }
 

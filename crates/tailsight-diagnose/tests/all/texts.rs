@@ -108,9 +108,9 @@ fn own_work_before_the_receive_call_is_said_to_be_there() {
         "{text}"
     );
     let parts = (0..5000).map(|i| [vec![a(0, 10_000)], vec![a(0, 10_000 + i % 100 + slow(i))], vec![]]);
-    let of = lifetimes(own, parts.collect());
+    let waiting = lifetimes(own, parts.collect());
     let service = Options { leg: tailsight_lifetime::Leg::Service, ..options() };
-    let text = diagnose(&of, &service, &facts()).unwrap().causes[0].explanation.clone();
+    let text = diagnose(&waiting, &service, &facts()).unwrap().causes[0].explanation.clone();
     assert!(text.starts_with("memcached itself took longer (running): 500 us"), "{text}");
 }
 
@@ -125,10 +125,10 @@ fn what_runs_once_the_message_is_received_need_be_no_earlier_message() {
             if received { &mut service } else { &mut receive }.extend(slow(i));
             [receive, service, vec![]]
         });
-        let mut of = lifetimes(owners.clone(), parts.collect());
-        of.app = "beam.smp".into();
+        let mut waiting = lifetimes(owners.clone(), parts.collect());
+        waiting.app = "beam.smp".into();
         let total = Options { leg: tailsight_lifetime::Leg::Total, ..options() };
-        diagnose(&of, &total, &facts()).unwrap().causes.swap_remove(0)
+        diagnose(&waiting, &total, &facts()).unwrap().causes.swap_remove(0)
     };
     let (before, after) = (diagnosed(false), diagnosed(true));
     assert_eq!([before.category, after.category], [Category::HolBlocking; 2]);

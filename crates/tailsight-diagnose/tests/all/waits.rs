@@ -78,9 +78,10 @@ fn a_wait_for_another_server_says_for_whom() {
 /// Whose call it was is known of a part of a row, and guessed of the rest: the row is one, and says how much of it is a guess.
 #[test]
 fn a_row_says_which_part_of_it_is_guessed() {
-    let [known, guessed] = [false, true].map(|guessed| owner(Context::Blocked, &[Frame::Peer { symbol: 1, guessed }]));
+    let [certain, guessed] =
+        [false, true].map(|guessed| owner(Context::Blocked, &[Frame::Peer { symbol: 1, guessed }]));
     let ahead = owner(Context::Ahead, &[sleep(Sysno::recvfrom), Frame::Peer { symbol: 1, guessed: true }]);
-    let owners = vec![owner(Context::Own, &[]), known, guessed, ahead];
+    let owners = vec![owner(Context::Own, &[]), certain, guessed, ahead];
     let with = |extra: &[Part]| service(&slow_service(owners.clone(), extra)).causes.swap_remove(0);
     let cause = with(&[a(1, 10_000_000), a(2, 30_000_000)]);
     assert_eq!((cause.name.as_str(), cause.guessed), (PEER, Some(0.75)));
@@ -204,19 +205,19 @@ fn the_root_of_a_queue_is_what_held_the_message_in_front() {
 #[test]
 fn the_root_of_a_queue_may_be_page_faults_that_no_event_times() {
     let faults = |i: usize, first: bool| if first { 1_400 } else { i as u32 * 7 % 30 };
-    let mut of = bursts_that_serve(|i, first| vec![a(0, 10_000 + 700 * u64::from(faults(i, first)))]);
-    of.faults = (0..5000).map(|i| faults(i, i % 1000 == 0)).collect();
-    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
+    let mut with_faults = bursts_that_serve(|i, first| vec![a(0, 10_000 + 700 * u64::from(faults(i, first)))]);
+    with_faults.faults = (0..5000).map(|i| faults(i, i % 1000 == 0)).collect();
+    let d = diagnose(&with_faults, &options(), &RecordingFacts::default()).unwrap();
     assert_eq!(d.causes[0].category.as_str(), "hol-blocking");
     let roots: Vec<(&str, &str)> = d.causes[0].root.iter().map(|r| (r.category.as_str(), r.name.as_str())).collect();
     assert_eq!(roots, [("paging", "page faults")]);
     // In five bursts, 1,385 faults of 700 ns more than usual; those behind the first have some, too.
     let root = &d.causes[0].root[0];
-    let all = root.mean_ns * root.messages as i64;
-    assert!((5 * 970_000..5 * 1_100_000).contains(&all) && root.share > 0.95, "{root:?}");
+    let total_ns = root.mean_ns * root.messages as i64;
+    assert!((5 * 970_000..5 * 1_100_000).contains(&total_ns) && root.share > 0.95, "{root:?}");
     // Without their number it is the server's own time.
-    of.faults.clear();
-    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
+    with_faults.faults.clear();
+    let d = diagnose(&with_faults, &options(), &RecordingFacts::default()).unwrap();
     assert_eq!(d.causes[0].root[0].name, "user");
 }
 
@@ -236,13 +237,13 @@ fn a_thousandth_of_a_wait_has_no_root() {
 #[test]
 fn what_interrupted_all_that_wait_is_counted_once() {
     let root = |interrupts_ns| {
-        let of = bursts_with_interrupts(|_, _| vec![a(0, 38_000)], interrupts_ns);
-        diagnose(&of, &options(), &RecordingFacts::default()).unwrap().causes[0].root.clone()
+        let bursts = bursts_with_interrupts(|_, _| vec![a(0, 38_000)], interrupts_ns);
+        diagnose(&bursts, &options(), &RecordingFacts::default()).unwrap().causes[0].root.clone()
     };
     assert_eq!(root(50_000), []);
     // A thread that was interrupted between any two messages is told.
-    let of = bursts_with_interrupts(|_, _| vec![a(0, 1_000)], 50_000);
-    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
+    let bursts = bursts_with_interrupts(|_, _| vec![a(0, 1_000)], 50_000);
+    let d = diagnose(&bursts, &options(), &RecordingFacts::default()).unwrap();
     assert_eq!(d.causes[0].root.first().map(|root| root.category.as_str()), Some("interrupts"), "{:?}", d.causes[0]);
 }
 
@@ -265,9 +266,10 @@ fn the_work_for_a_batch_is_not_what_held_the_messages_in_it() {
     };
     let alone = || [vec![a(0, 1_000)], vec![a(0, TURN)], vec![a(0, 1_000)]];
     let owners = vec![owner(Context::Own, &[]), owner(Context::Ahead, &[])];
-    let mut of = lifetimes(owners, (0..5000).map(|i| if batched(i) { of_batch(i) } else { alone() }).collect());
+    let mut batched_messages =
+        lifetimes(owners, (0..5000).map(|i| if batched(i) { of_batch(i) } else { alone() }).collect());
     let mut at = 1_000_000;
-    for (i, m) in (0u64..).zip(&mut of.messages) {
+    for (i, m) in (0u64..).zip(&mut batched_messages.messages) {
         let (receive, service) = (m.recv_ns - m.driver_ns, m.send_ns - m.recv_ns);
         at += if batched(i) && !i.is_multiple_of(100) { 1 } else { 2_000_000 };
         m.tid = 7;
@@ -278,8 +280,9 @@ fn the_work_for_a_batch_is_not_what_held_the_messages_in_it() {
         m.xmit_ns = m.send_ns + 1_000;
         m.ahead = if batched(i) { turn(i) as u32 } else { 0 };
     }
-    of.overtaken = (0..5000).map(|i| if batched(i) { turn(i).saturating_sub(1) * TURN } else { 0 }).collect();
-    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
+    batched_messages.overtaken =
+        (0..5000).map(|i| if batched(i) { turn(i).saturating_sub(1) * TURN } else { 0 }).collect();
+    let d = diagnose(&batched_messages, &options(), &RecordingFacts::default()).unwrap();
     assert_eq!(d.causes[0].name, "later arrivals first", "{:?}", d.causes[0]);
     assert_eq!(d.causes[0].root, []);
 }
@@ -296,10 +299,10 @@ fn as_many_messages_ahead_as_usual_are_not_mentioned() {
 /// Time behind later arrivals is a row of its own, taken from the time ahead, and shares still sum to 1.
 #[test]
 fn messages_served_out_of_order_are_counted_and_a_cause() {
-    let mut of = bursts();
-    of.overtaken = of.messages.iter().map(|m| if m.ahead > 0 { 600_000 } else { 0 }).collect();
-    of.messages.iter_mut().filter(|m| m.ahead > 0).for_each(|m| m.flags |= flags::OVERTAKEN);
-    let d = diagnose(&of, &options(), &RecordingFacts::default()).unwrap();
+    let mut overtaken = bursts();
+    overtaken.overtaken = overtaken.messages.iter().map(|m| if m.ahead > 0 { 600_000 } else { 0 }).collect();
+    overtaken.messages.iter_mut().filter(|m| m.ahead > 0).for_each(|m| m.flags |= flags::OVERTAKEN);
+    let d = diagnose(&overtaken, &options(), &RecordingFacts::default()).unwrap();
     assert_eq!(d.messages.out_of_order, 150);
     let row = d.causes.iter().find(|c| c.name == "later arrivals first").expect("a row");
     assert_eq!((row.category.as_str(), row.deviation_ns), ("hol-blocking", 600_000));

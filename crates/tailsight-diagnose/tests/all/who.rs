@@ -102,9 +102,9 @@ fn the_recorder_is_no_name() {
     let mut recorder = task("ts-link", 9, 9, "ts-link");
     recorder.1.recorder = true;
     let d = diagnosed(&slow(&[task("tailsight", 7, 7, "tailsight"), recorder]), CategoryTable::default());
-    let mut found = tasks(&d);
-    found.sort_unstable();
-    assert_eq!(found, [("interference", "tailsight", 10_000), ("profiler", "ts-link", 10_000)]);
+    let mut names = tasks(&d);
+    names.sort_unstable();
+    assert_eq!(names, [("interference", "tailsight", 10_000), ("profiler", "ts-link", 10_000)]);
 }
 
 /// `[[softirqs]]`, `[[vectors]]` and `[[threads]]` of a user's table go before the rules.
@@ -116,17 +116,17 @@ fn a_users_handlers_and_threads_count() {
     let vector = tailsight_trace::event::VECTORS.iter().position(|v| *v == "local_timer").expect("a vector") as u16;
     let block = tailsight_trace::event::SOFTIRQS.iter().position(|s| *s == "block").expect("a softirq") as u8;
     let nobody = Who::default;
-    let all = [
+    let owners = [
         (owner(foreign("nginx"), &[Frame::Softirq { vec: block, inline: false }]), nobody(), 40_000),
         (owner(Context::Own, &[Frame::Vector { which: vector }]), nobody(), 30_000),
         (owner(kthread("kworker/1:2"), &[]), nobody(), 20_000),
         // A handler that interrupts the thread is not its doing.
         (owner(kthread("kworker/1:2"), &[Frame::Irq { irq: 24 }]), nobody(), 10_000),
     ];
-    let by_rules = diagnosed(&slow(&all), CategoryTable::default());
+    let by_rules = diagnosed(&slow(&owners), CategoryTable::default());
     let categories: Vec<&str> = tasks(&by_rules).iter().map(|c| c.0).collect();
     assert_eq!(categories, ["interrupts", "interrupts", "os-threads", "interrupts"]);
-    let d = diagnosed(&slow(&all), CategoryTable::parse(table, "mine.toml").unwrap());
+    let d = diagnosed(&slow(&owners), CategoryTable::parse(table, "mine.toml").unwrap());
     let expected = [
         ("disk-wait", "softirq:block (my-array)", 40_000),
         ("wakeup-delay", "vector:local_timer (ticks)", 30_000),

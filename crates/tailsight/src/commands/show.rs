@@ -1,7 +1,7 @@
 //! `tailsight show`: one message, step by step.
 
 use tailsight_diagnose::Error;
-use tailsight_diagnose::show::{Known, no_such, show};
+use tailsight_diagnose::show::{ShowInput, no_such, show};
 use tailsight_lifetime::Leg;
 use tailsight_report::terminal::rules::of_message;
 use tailsight_report::terminal::{message_of, rules};
@@ -29,12 +29,12 @@ pub fn run(args: &Show) -> anyhow::Result<Exit> {
         return Err(no_such(lifetimes, options.leg, args.id).into());
     }
     let (diagnosis, causes) = match pipeline::diagnose(&opened, &options) {
-        Ok(found) => found,
+        Ok(diagnosed) => diagnosed,
         Err(error) => return not_available_or(error),
     };
     let path = opened.analysis.path(args.id, options.leg);
-    let known = Known { path: &path, diagnosis: &diagnosis, causes: &causes, samples: Some(&opened.run.samples) };
-    let mut shown = show(lifetimes, &options, args.id, &known).map_err(|error: Error| anyhow::Error::from(error))?;
+    let inputs = ShowInput { path: &path, diagnosis: &diagnosis, causes: &causes, samples: Some(&opened.run.samples) };
+    let mut shown = show(lifetimes, &options, args.id, &inputs).map_err(|error: Error| anyhow::Error::from(error))?;
     if options.leg == Leg::Total {
         let ideal = tailsight_ideal::of_run(&opened.analysis, &opened.analysis.work());
         shown.ideal_ns = ideal.and_then(|ideal| ideal.by_id().get(args.id as usize).copied().flatten());
