@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .transpose()?;
     let path = |id, leg, _: PathPart<'_>| analysis.path(id, leg);
     let beside =
-        Inputs { path: Some(&path), against: other.as_ref().map(|(name, of)| (*name, of)), ..Inputs::default() };
+        Inputs { path: Some(&path), against: other.as_ref().map(|(name, run)| (*name, run)), ..Inputs::default() };
     let lifetimes = &analysis.lifetimes;
     let (diagnosis, causes) = diagnose_with(lifetimes, &options, &facts, &beside)?;
     let style = terminal::Style { color: false, width };
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             categories: &options.categories,
             samples: Some(&run.samples),
             stacks: &[],
-            against: other.as_ref().map(|(name, of)| (*name, of)),
+            against: other.as_ref().map(|(name, run)| (*name, run)),
         };
         std::fs::write(file, html::report(&input))?;
     }

@@ -32,26 +32,28 @@ fn described(out: &mut String, schema: &Value, indent: &str) {
 
 /// A type in TypeScript.
 fn written(schema: &Value, indent: &str) -> String {
-    let Some(of) = schema.as_object() else { return "unknown".into() };
-    let any = |of: &Value| joined(of.as_array().into_iter().flatten().map(|one| written(one, indent)), " | ");
+    let Some(schema_object) = schema.as_object() else { return "unknown".into() };
+    let any = |subschemas: &Value| {
+        joined(subschemas.as_array().into_iter().flatten().map(|subschema| written(subschema, indent)), " | ")
+    };
     let mut parts: Vec<String> = Vec::new();
-    if let Some(name) = of.get("$ref").and_then(Value::as_str) {
+    if let Some(name) = schema_object.get("$ref").and_then(Value::as_str) {
         parts.push(name.rsplit('/').next().unwrap_or(name).to_owned());
     }
-    if let Some(value) = of.get("const") {
+    if let Some(value) = schema_object.get("const") {
         parts.push(value.to_string());
-    } else if let Some(Value::Array(values)) = of.get("enum") {
+    } else if let Some(Value::Array(values)) = schema_object.get("enum") {
         parts.push(joined(values.iter().map(Value::to_string), " | "));
     } else {
-        match of.get("type") {
+        match schema_object.get("type") {
             Some(Value::Array(types)) => {
-                parts.push(joined(types.iter().filter_map(|t| plain(of, t.as_str()?, indent)), " | "))
+                parts.push(joined(types.iter().filter_map(|t| plain(schema_object, t.as_str()?, indent)), " | "))
             }
-            Some(Value::String(of_type)) => parts.extend(plain(of, of_type, indent)),
+            Some(Value::String(of_type)) => parts.extend(plain(schema_object, of_type, indent)),
             _ => {}
         }
     }
-    parts.extend(["anyOf", "oneOf"].into_iter().filter_map(|key| of.get(key)).map(any));
+    parts.extend(["anyOf", "oneOf"].into_iter().filter_map(|key| schema_object.get(key)).map(any));
     let parts: Vec<String> = match parts.len() {
         0 | 1 => parts,
         _ => parts.into_iter().map(|part| if part.contains(" | ") { format!("({part})") } else { part }).collect(),
@@ -64,32 +66,34 @@ fn joined(parts: impl Iterator<Item = String>, by: &str) -> String {
 }
 
 /// One of JSON Schema's types; nothing for an object without properties beside other keywords.
-fn plain(of: &Map<String, Value>, of_type: &str, indent: &str) -> Option<String> {
+fn plain(schema: &Map<String, Value>, of_type: &str, indent: &str) -> Option<String> {
     Some(match of_type {
         "integer" => "number".into(),
-        "array" => array(of, indent),
-        "object" => return object(of, indent),
+        "array" => array(schema, indent),
+        "object" => return object(schema, indent),
         other => other.into(),
     })
 }
 
-fn array(of: &Map<String, Value>, indent: &str) -> String {
-    if let Some(Value::Array(items)) = of.get("prefixItems") {
+fn array(schema: &Map<String, Value>, indent: &str) -> String {
+    if let Some(Value::Array(items)) = schema.get("prefixItems") {
         return format!("[{}]", joined(items.iter().map(|item| written(item, indent)), ", "));
     }
-    let item = of.get("items").map_or("unknown".into(), |item| written(item, indent));
-    match (of.get("minItems").and_then(Value::as_u64), of.get("maxItems").and_then(Value::as_u64)) {
+    let item = schema.get("items").map_or("unknown".into(), |item| written(item, indent));
+    match (schema.get("minItems").and_then(Value::as_u64), schema.get("maxItems").and_then(Value::as_u64)) {
         (Some(least), Some(most)) if least == most => format!("[{}]", joined((0..most).map(|_| item.clone()), ", ")),
         _ if item.contains(" | ") => format!("({item})[]"),
         _ => item + "[]",
     }
 }
 
-fn object(of: &Map<String, Value>, indent: &str) -> Option<String> {
+fn object(schema: &Map<String, Value>, indent: &str) -> Option<String> {
     let mut parts = Vec::new();
     let required: Vec<&str> =
-        of.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    if let Some(Value::Object(properties)) = of.get("properties").filter(|_| !required.is_empty() || !is_map(of)) {
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    if let Some(Value::Object(properties)) =
+        schema.get("properties").filter(|_| !required.is_empty() || !is_map(schema))
+    {
         let mut fields = String::from("{\n");
         let inner = format!("{indent}  ");
         // By name, whatever order the schema has.
@@ -101,8 +105,8 @@ fn object(of: &Map<String, Value>, indent: &str) -> Option<String> {
         }
         parts.push(fields + indent + "}");
     }
-    let values = of.get("additionalProperties").filter(|values| values.is_object());
-    let by_pattern = of.get("patternProperties").and_then(|of| of.as_object()?.values().next());
+    let values = schema.get("additionalProperties").filter(|values| values.is_object());
+    let by_pattern = schema.get("patternProperties").and_then(|patterns| patterns.as_object()?.values().next());
     if let Some(values) = values.or(by_pattern) {
         parts.push(format!("Record<string, {}>", written(values, indent)));
     }
@@ -110,8 +114,8 @@ fn object(of: &Map<String, Value>, indent: &str) -> Option<String> {
 }
 
 /// Whether it maps names to values, with a property for each name that there can be.
-fn is_map(of: &Map<String, Value>) -> bool {
-    of.contains_key("patternProperties")
+fn is_map(schema: &Map<String, Value>) -> bool {
+    schema.contains_key("patternProperties")
 }
 
 #[cfg(test)]

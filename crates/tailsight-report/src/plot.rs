@@ -21,7 +21,7 @@ pub struct Curve<'a> {
 }
 
 /// Where the curves end: p99.99.
-const LEAST: f64 = 1e-4;
+const LEAST_SHARE: f64 = 1e-4;
 const SIZE: (u32, u32) = (860, 520);
 /// Width of a letter of the legend, and of the sample of the curve's line before it.
 const LETTER: u32 = 8;
@@ -32,10 +32,11 @@ const LINE: i32 = 20;
 ///
 /// # Errors
 /// Those of [`ccdf`].
-pub fn ideal(of: &Ideal) -> Result<String, PlotError> {
-    let title = format!("{}: measured against ideal, {:.1} % utilised", clean(&of.app), of.model.utilisation * 100.0);
-    let measured = Curve { name: "measured", points: &of.ccdf.measured, colour: (200, 60, 40) };
-    let ideal = Curve { name: "ideal", points: &of.ccdf.ideal, colour: (40, 90, 180) };
+pub fn ideal(ideal: &Ideal) -> Result<String, PlotError> {
+    let title =
+        format!("{}: measured against ideal, {:.1} % utilised", clean(&ideal.app), ideal.model.utilisation * 100.0);
+    let measured = Curve { name: "measured", points: &ideal.ccdf.measured, colour: (200, 60, 40) };
+    let ideal = Curve { name: "ideal", points: &ideal.ccdf.ideal, colour: (40, 90, 180) };
     ccdf(&title, "total latency, us", "share of the messages above it", &[measured, ideal])
 }
 
@@ -56,12 +57,12 @@ fn draw(
     svg: &mut String,
 ) -> Result<(), Box<dyn std::error::Error>> {
     // A latency or a share of 0 cannot be drawn on a logarithmic axis. A curve ends where it comes to the least share.
-    let seen = |points: &[(u64, f64)]| -> Vec<(f64, f64)> {
-        let end = points.iter().position(|(_, above)| *above <= LEAST).map_or(points.len(), |last| last + 1);
+    let drawn_points = |points: &[(u64, f64)]| -> Vec<(f64, f64)> {
+        let end = points.iter().position(|(_, above)| *above <= LEAST_SHARE).map_or(points.len(), |last| last + 1);
         let drawn = points[..end].iter().filter(|(ns, _)| *ns > 0);
-        drawn.map(|(ns, above)| (*ns as f64 / 1e3, above.max(LEAST))).collect()
+        drawn.map(|(ns, above)| (*ns as f64 / 1e3, above.max(LEAST_SHARE))).collect()
     };
-    let us: Vec<f64> = curves.iter().flat_map(|curve| seen(curve.points)).map(|(us, _)| us).collect();
+    let us: Vec<f64> = curves.iter().flat_map(|curve| drawn_points(curve.points)).map(|(us, _)| us).collect();
     let (Some(least), Some(most)) = (us.iter().copied().reduce(f64::min), us.iter().copied().reduce(f64::max)) else {
         return Err("there are no points".into());
     };
@@ -75,11 +76,11 @@ fn draw(
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d((least * 0.9..most * 1.1).log_scale(), (LEAST..1.0).log_scale())?;
+        .build_cartesian_2d((least * 0.9..most * 1.1).log_scale(), (LEAST_SHARE..1.0).log_scale())?;
     chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
     for (number, Curve { name, points, colour }) in (0..).zip(curves) {
         let style = RGBColor(colour.0, colour.1, colour.2).stroke_width(2);
-        chart.draw_series(LineSeries::new(seen(points), style))?;
+        chart.draw_series(LineSeries::new(drawn_points(points), style))?;
         let at = 70 + number * LINE;
         right.draw(&PathElement::new([(0, at), (SAMPLE, at)], style))?;
         right.draw(&Text::new(clean(name), (SAMPLE + 6, at - 7), ("sans-serif", 14)))?;

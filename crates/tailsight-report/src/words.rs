@@ -10,11 +10,11 @@ use tailsight_lifetime::Context;
 pub(crate) fn contexts<'a>(d: &Diagnosis, core: &'a CoreContexts) -> impl Iterator<Item = (&'a str, String, f64)> {
     // A diagnosis by an older version has only the names.
     let kinds = core.kinds.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-    let of = |((name, part), kind): (&'a (String, f64), Option<&Context>)| {
+    let named_part = |((name, part), kind): (&'a (String, f64), Option<&Context>)| {
         let words = kind.map_or_else(|| name.clone(), |kind| context(&d.app, kind));
         (name.as_str(), words, *part)
     };
-    core.contexts.iter().zip(kinds).map(of).collect::<Vec<_>>().into_iter()
+    core.contexts.iter().zip(kinds).map(named_part).collect::<Vec<_>>().into_iter()
 }
 
 /// `own` is the application's thread working for the message, `ahead` for those before it.

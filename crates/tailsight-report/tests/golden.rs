@@ -69,8 +69,8 @@ fn the_send_path_is_not_the_applications_own_time() {
     // In a run without these hooks the row has the name of what is done, not of a call that nothing saw.
     let (_, analysis) = open("memcached-requests");
     let (diagnosis, _) = diagnosed(&analysis, Leg::Transmit);
-    let all = diagnosis.causes.iter().chain(&diagnosis.not_significant);
-    assert!(all.into_iter().any(|c| (c.category.as_str(), c.name.as_str()) == ("transmit-processing", "send")));
+    let rows = diagnosis.causes.iter().chain(&diagnosis.not_significant);
+    assert!(rows.into_iter().any(|c| (c.category.as_str(), c.name.as_str()) == ("transmit-processing", "send")));
 }
 
 #[test]

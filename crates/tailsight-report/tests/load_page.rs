@@ -56,13 +56,13 @@ fn measured(scale: u64, rate: f64) -> Measurement {
     Measurement { report, rows, intervals, accepted: None, start_ns: 1_000_000_000 }
 }
 
-fn facts(of: &[(&str, &Measurement)], sweep: bool) -> Value {
-    let one = |(name, m): &(&str, &Measurement)| {
+fn facts(measurements: &[(&str, &Measurement)], sweep: bool) -> Value {
+    let percentiles_of = |(name, m): &(&str, &Measurement)| {
         let percentiles = m.report.response_ns.percentiles.iter().map(|(k, e)| (k.clone(), e.map(|e| e.value)));
         json!({"name": name, "percentiles_ns": percentiles.collect::<std::collections::BTreeMap<_, _>>()})
     };
-    let says = of[0].1.report.objective.map(|_| "The objective p99 < 500 µs is met");
-    json!({"results": of.iter().map(one).collect::<Vec<_>>(), "sweep": sweep, "says": says})
+    let says = measurements[0].1.report.objective.map(|_| "The objective p99 < 500 µs is met");
+    json!({"results": measurements.iter().map(percentiles_of).collect::<Vec<_>>(), "sweep": sweep, "says": says})
 }
 
 /// The page of one, of three of which one has a hostile name and one no number, and of a sweep.
@@ -74,7 +74,9 @@ fn pages() -> Vec<(&'static str, String, Value)> {
     none.report.verdict = report().verdict;
     none.report.response_ns.n = 0;
     let three = [("this run", &slow), (HOSTILE, &fast), ("none.parquet", &none)];
-    let drawn = |of: &[(&str, &Measurement)]| of.iter().map(|(name, m)| Drawn::of(name, m)).collect::<Vec<_>>();
+    let drawn = |measurements: &[(&str, &Measurement)]| {
+        measurements.iter().map(|(name, m)| Drawn::of(name, m)).collect::<Vec<_>>()
+    };
     let rates: Vec<Measurement> = [1_000.0, 2_000.0, 4_000.0].map(|r| measured(50_000 + r as u64 * 20, r)).into();
     let names = ["1000/s", "2000/s", "4000/s", "6000/s"];
     let mut points: Vec<Point> = rates

@@ -20,14 +20,14 @@ fn page(run: &Synthetic) -> String {
 /// The elements with data, by name, as a browser cuts them out: up to the first `</script`.
 fn elements(page: &str) -> BTreeMap<&str, &str> {
     let begin = r#"<script type="application/gzip" id="data-"#;
-    let one = |rest: &'_ str| -> (usize, usize, usize) {
+    let element = |rest: &'_ str| -> (usize, usize, usize) {
         let name = rest.find('"').expect("a name");
         (name, name + 2, rest.find("</script").expect("its end"))
     };
     page.split(begin)
         .skip(1)
         .map(|rest| {
-            let (name, from, to) = one(rest);
+            let (name, from, to) = element(rest);
             (&rest[..name], &rest[from..to])
         })
         .collect()

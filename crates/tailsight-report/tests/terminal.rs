@@ -190,7 +190,7 @@ fn what_the_absence_of_a_cause_would_buy() {
     let tables = json!({"pervasive": [], "queue": [], "cores": [[], []], "settings": []});
     d.more = Some(serde_json::from_value(tables).expect("the contract"));
     assert!(!more(&d, &plain(80)).contains("by a replay"));
-    let of = json!({"mean_ns": 3_000_000, "inherent_ns": 40_000, "excess_ns": 2_960_000});
+    let time_of_focus = json!({"mean_ns": 3_000_000, "inherent_ns": 40_000, "excess_ns": 2_960_000});
     let without = |rank: u32, name: &str, p99: u64| {
         let ends = [p99 * 7 / 10, p99 * 14 / 10];
         json!({"rank": rank, "category": "interference", "name": name, "of_excess": 0.5, "latency_ns": {"p99": p99}, "ci95_ns": {"p99": ends}})
@@ -200,7 +200,7 @@ fn what_the_absence_of_a_cause_would_buy() {
         serde_json::from_value(json!({
             "model": {"service_ns": 20_000, "service_from": "run", "user_ns": 15_000, "kernel_ns": 5_000, "receive_ns": 0,
                 "apart_ns": 0, "workers": 1, "queues": "one", "utilisation": 0.2, "threads": 1, "cores": 1},
-            "focus": of.clone(), "all": of, "replayed_ns": {},
+            "focus": time_of_focus.clone(), "all": time_of_focus, "replayed_ns": {},
             "what_if": [without(1, "nginx", 110_000), without(2, "a-program-with-a-rather-long-name-of-its-own", 900_000), few],
         }))
         .expect("the contract"),

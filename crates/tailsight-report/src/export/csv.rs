@@ -59,12 +59,12 @@ pub fn causes(d: &Diagnosis) -> String {
 }
 
 /// A text as a cell.
-fn text(of: &str) -> String {
-    let formula = of.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    let of = if formula { format!("'{of}") } else { of.to_owned() };
-    match of.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", of.replace('"', "\"\"")),
-        false => of,
+fn text(field: &str) -> String {
+    let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let field = if formula { format!("'{field}") } else { field.to_owned() };
+    match field.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field,
     }
 }
 

@@ -91,8 +91,8 @@ impl Threads {
 
     /// The thread `tid` of the process `pid`, which is made when it is first met.
     fn thread(&mut self, pid: u32, tid: u32) -> ThreadHandle {
-        if let Some(known) = self.by_tid.get(&tid) {
-            return *known;
+        if let Some(thread) = self.by_tid.get(&tid) {
+            return *thread;
         }
         let start = self.at(self.start_ns);
         let process = self.profile.add_process(&self.app, pid, start);
@@ -104,14 +104,14 @@ impl Threads {
 }
 
 fn samples(out: &mut Threads, input: &Input, period_ns: u64) {
-    let Some(of) = input.samples else { return };
+    let Some(samples) = input.samples else { return };
     let kernel = out.profile.add_category("kernel", CategoryColor::Orange);
     let user = out.profile.add_category("user", CategoryColor::Blue);
-    let mut rows: Vec<_> = of.rows.iter().filter(|row| row.kind == kind::CLOCK).collect();
+    let mut rows: Vec<_> = samples.rows.iter().filter(|row| row.kind == kind::CLOCK).collect();
     rows.sort_by_key(|row| (row.tid, row.ts_ns));
     for row in rows {
         let thread = out.thread(row.tgid, row.tid);
-        let frames: Vec<&FrameRow> = of.stack(row.stack).rev().collect();
+        let frames: Vec<&FrameRow> = samples.stack(row.stack).rev().collect();
         let infos: Vec<FrameInfo> = frames
             .into_iter()
             .map(|frame| FrameInfo {

@@ -20,7 +20,7 @@ use tailsight_lifetime::{LEGS, Leg, PathSpan};
 use crate::html::Input;
 
 /// Parts below this share of their message have no span.
-const LEAST: f64 = 0.01;
+const LEAST_SHARE: f64 = 0.01;
 
 /// One line of OTLP JSON.
 #[must_use]
@@ -33,14 +33,14 @@ pub fn traces(input: &Input) -> String {
 pub fn parts(input: &Input, most: usize) -> Vec<(String, usize)> {
     let (meta, app) = (input.meta, &input.lifetimes.app);
     let there: HashSet<u32> = input.paths.iter().map(|(id, _)| *id).collect();
-    let of = Maker { input, ahead: Ahead::new(&input.lifetimes.messages), there };
+    let maker = Maker { input, ahead: Ahead::new(&input.lifetimes.messages), there };
     let mut batches: Vec<Vec<Span>> = vec![vec![]];
     for (id, path) in input.paths {
         if batches.last().is_some_and(|spans| spans.len() >= most) {
             batches.push(vec![]);
         }
         let spans = batches.last_mut().expect("there is one from the beginning on");
-        spans.extend(of.message(*id, path));
+        spans.extend(maker.message(*id, path));
     }
     let attributes =
         vec![text("service.name", app), text("host.arch", &meta.host.arch), text("os.version", &meta.host.kernel)];
@@ -53,9 +53,9 @@ pub fn parts(input: &Input, most: usize) -> Vec<(String, usize)> {
     let body = |spans: Vec<Span>| {
         let n = spans.len();
         let scopes = ScopeSpans { scope: Some(scope.clone()), spans, ..ScopeSpans::default() };
-        let of =
+        let of_resource =
             ResourceSpans { resource: Some(resource.clone()), scope_spans: vec![scopes], ..ResourceSpans::default() };
-        let json = serde_json::to_string(&TracesData { resource_spans: vec![of] });
+        let json = serde_json::to_string(&TracesData { resource_spans: vec![of_resource] });
         (json.expect("a message of OpenTelemetry's is JSON"), n)
     };
     batches.into_iter().map(body).collect()
@@ -122,7 +122,7 @@ impl Maker<'_> {
             let Some((a, b)) = message.ends(leg).filter(|&(a, b)| a >= from && b <= to && a < b) else { continue };
             let place = out.len();
             out.push(self.span(id, Some(0), (place, leg.name(), SpanKind::Internal), (a, b), vec![]));
-            let least = (LEAST * (to - from) as f64) as u64;
+            let least = (LEAST_SHARE * (to - from) as f64) as u64;
             for span in path.iter().filter(|s| s.from_ns >= a && s.to_ns <= b && s.to_ns - s.from_ns >= least.max(1)) {
                 let owner = self.input.lifetimes.owners.get(span.owner as usize);
                 let name = owner.map_or_else(String::new, |o| o.path(&self.input.lifetimes.symbols));
@@ -156,10 +156,10 @@ impl Maker<'_> {
                 *ns += span.to_ns - span.from_ns;
             }
         }
-        let mut all: Vec<_> = d.causes.iter().zip(times).filter(|(_, ns)| *ns > 0).collect();
-        all.sort_by_key(|(cause, ns)| (std::cmp::Reverse(*ns), cause.rank));
-        let dominant = all.first().map(|(cause, _)| text("tailsight.cause", &cause.title()));
-        let each = all.iter().map(|(cause, ns)| number(&format!("tailsight.cause.{}.ns", cause.rank), *ns));
+        let mut causes: Vec<_> = d.causes.iter().zip(times).filter(|(_, ns)| *ns > 0).collect();
+        causes.sort_by_key(|(cause, ns)| (std::cmp::Reverse(*ns), cause.rank));
+        let dominant = causes.first().map(|(cause, _)| text("tailsight.cause", &cause.title()));
+        let each = causes.iter().map(|(cause, ns)| number(&format!("tailsight.cause.{}.ns", cause.rank), *ns));
         dominant.into_iter().chain(each).collect()
     }
 

@@ -156,10 +156,10 @@ struct Writer {
 }
 
 impl Writer {
-    fn track(&mut self, of: TrackDescriptor) {
+    fn track(&mut self, descriptor: TrackDescriptor) {
         self.tracks.push(TracePacket {
             trusted_packet_sequence_id: Some(SEQUENCE),
-            track_descriptor: Some(of),
+            track_descriptor: Some(descriptor),
             ..TracePacket::default()
         });
     }
@@ -253,8 +253,8 @@ fn annotations(input: &Input, id: u32, path: &[PathSpan]) -> Vec<DebugAnnotation
     let mut times: Vec<(usize, u64)> = times.into_iter().collect();
     times.sort_by_key(|&(cause, ns)| (std::cmp::Reverse(ns), cause));
     for (cause, ns) in times {
-        if let Some(of) = d.causes.get(cause) {
-            out.push(number(format!("cause {} {}: {} ns", of.rank, of.category, of.title()), ns));
+        if let Some(row) = d.causes.get(cause) {
+            out.push(number(format!("cause {} {}: {} ns", row.rank, row.category, row.title()), ns));
         }
     }
     out

@@ -116,12 +116,12 @@ mod tests {
             let function = p.function.iter().find(|f| f.id == id).expect("its function");
             p.string_table[function.name as usize].as_str()
         };
-        let of = |s: &Sample| -> (Vec<&str>, Vec<i64>) {
+        let names_and_values = |s: &Sample| -> (Vec<&str>, Vec<i64>) {
             let line = |l: &u64| p.location.iter().find(|x| x.id == *l).expect("its location").line[0].function_id;
             (s.location_id.iter().map(|l| name(line(l))).collect(), s.value.clone())
         };
-        assert_eq!(of(&p.sample[0]), (vec!["work", "main"], vec![1500, 20]));
-        assert_eq!(of(&p.sample[1]), (vec!["main"], vec![0, 7]));
+        assert_eq!(names_and_values(&p.sample[0]), (vec!["work", "main"], vec![1500, 20]));
+        assert_eq!(names_and_values(&p.sample[1]), (vec!["main"], vec![0, 7]));
         assert_eq!(p.string_table[p.default_sample_type as usize], "focus");
         assert_eq!((p.function.len(), p.string_table[0].as_str(), p.time_nanos), (2, "", 9));
     }

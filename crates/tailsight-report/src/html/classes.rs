@@ -12,7 +12,7 @@ use super::{Input, messages};
 use crate::units;
 
 /// Most classes that are listed; the rest is one row.
-const MOST: usize = 20;
+const MOST_CLASSES: usize = 20;
 
 /// The classes of a run.
 #[derive(Serialize)]
@@ -50,21 +50,21 @@ pub(super) fn requests(input: &Input) -> Option<Requests> {
         class.0.push(latency);
         class.1 += u64::from(focus.contains(&message.id));
     }
-    let mut all: Vec<(String, (Vec<u64>, u64))> = by_class.into_iter().map(|(n, c)| (n.to_owned(), c)).collect();
-    all.sort_by(|a, b| b.1.0.len().cmp(&a.1.0.len()).then_with(|| a.0.cmp(&b.0)));
-    if all.len() > MOST {
-        let rest = all.split_off(MOST - 1);
+    let mut classes: Vec<(String, (Vec<u64>, u64))> = by_class.into_iter().map(|(n, c)| (n.to_owned(), c)).collect();
+    classes.sort_by(|a, b| b.1.0.len().cmp(&a.1.0.len()).then_with(|| a.0.cmp(&b.0)));
+    if classes.len() > MOST_CLASSES {
+        let rest = classes.split_off(MOST_CLASSES - 1);
         let name = format!("{} other classes", rest.len());
         let sum = rest.into_iter().fold((vec![], 0), |mut sum: (Vec<u64>, u64), (_, (latencies, n))| {
             sum.0.extend(latencies);
             (sum.0, sum.1 + n)
         });
-        all.push((name, sum));
+        classes.push((name, sum));
     }
     Some(Requests {
         protocol: framing.protocol.clone(),
         pairing: pairing(&pairs, framing.lost),
-        classes: all.into_iter().map(|(name, (latencies, focus))| class(name, latencies, focus)).collect(),
+        classes: classes.into_iter().map(|(name, (latencies, focus))| class(name, latencies, focus)).collect(),
     })
 }
 
@@ -84,10 +84,12 @@ fn pairing(pairs: &BTreeMap<&str, u64>, lost: u64) -> String {
         ("flow", "as segments (no request was recognised in their bytes)"),
         ("none", "without a reply"),
     ];
-    let known =
+    let count_of_kind =
         |(kind, how): &(&str, &str)| pairs.get(kind).filter(|n| **n > 0).map(|n| format!("{} {how}", units::count(*n)));
-    let mut text =
-        format!("Paired with their replies: {}.", KINDS.iter().filter_map(known).collect::<Vec<_>>().join("; "));
+    let mut text = format!(
+        "Paired with their replies: {}.",
+        KINDS.iter().filter_map(count_of_kind).collect::<Vec<_>>().join("; ")
+    );
     if lost > 0 {
         text += &format!(" {} could not be split into requests.", units::counted(lost, "segment"));
     }

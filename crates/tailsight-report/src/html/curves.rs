@@ -48,14 +48,14 @@ pub(super) fn curves(messages: &[Message], percentiles: &[&str]) -> Vec<Curve> {
     }
     let mut stages: [Vec<u64>; STAGES.len()] = Default::default();
     for times in messages.iter().filter_map(Message::stages) {
-        stages.iter_mut().zip(times).for_each(|(all, ns)| all.push(ns));
+        stages.iter_mut().zip(times).for_each(|(values, ns)| values.push(ns));
     }
     for (name, values) in STAGES.into_iter().zip(stages) {
         add(name, "stage", values);
     }
     let legs: Vec<Leg> = if percentiles.is_empty() { vec![] } else { Leg::ALL.to_vec() };
-    let found: Vec<_> = legs.into_par_iter().map(|leg| (leg.name(), intervals(messages, leg, percentiles))).collect();
-    for (name, intervals) in found {
+    let by_leg: Vec<_> = legs.into_par_iter().map(|leg| (leg.name(), intervals(messages, leg, percentiles))).collect();
+    for (name, intervals) in by_leg {
         if let Some(curve) = out.iter_mut().find(|curve| curve.kind == "leg" && curve.name == name) {
             curve.intervals = intervals;
         }
@@ -73,12 +73,12 @@ fn intervals(messages: &[Message], leg: Leg, percentiles: &[&str]) -> BTreeMap<S
     let series: Vec<f64> = messages.iter().filter_map(|m| m.latency(leg)).map(|ns| ns as f64).collect();
     let mut sorted = series.clone();
     sorted.par_sort_unstable_by(f64::total_cmp);
-    let of = |key: &&str| {
+    let interval_of = |key: &&str| {
         let q = quantile_of(key)?;
         let (interval, effective) = dependent_interval_sorted(&series, &sorted, q, 0.95)?;
         effective.settled.then(|| ((*key).to_owned(), (interval.lower.round() as u64, interval.upper.round() as u64)))
     };
-    percentiles.par_iter().filter_map(of).collect()
+    percentiles.par_iter().filter_map(interval_of).collect()
 }
 
 /// (latency, share of samples that are slower or as slow): steps for a log axis of shares. The slowest are all there.
@@ -140,23 +140,24 @@ mod tests {
             let ns = |i: u64| 1_000 + hash(i / alike) % 100_000;
             (0..n).map(|i| Message { driver_ns: 1, recv_ns: 1 + ns(i), ..Message::default() }).collect()
         };
-        let of = |messages: &[Message]| curves(messages, &["p50", "p90", "max"]).remove(0).intervals;
-        let (single, bursts) = (of(&run(20_000, 1)), of(&run(20_000, 20)));
+        let intervals_of = |messages: &[Message]| curves(messages, &["p50", "p90", "max"]).remove(0).intervals;
+        let (single, bursts) = (intervals_of(&run(20_000, 1)), intervals_of(&run(20_000, 20)));
         let (low, high) = single["p50"];
         // 1.96 √(¼ / 20,000) of 100,000 ns to both sides, for a uniform latency.
         assert!(low < 51_000 && 51_000 < high && (900..2_400).contains(&(high - low)), "{single:?}");
         let wide = bursts["p50"].1 - bursts["p50"].0;
         assert!(wide > 3 * (high - low), "{wide} beside {}", high - low);
         assert_eq!(single.keys().collect::<Vec<_>>(), ["p50", "p90"]);
-        assert!(of(&run(40, 1)).is_empty());
+        assert!(intervals_of(&run(40, 1)).is_empty());
     }
 
     #[test]
     fn legs_and_stages_that_were_seen_have_a_curve() {
-        let seen = Message { driver_ns: 100, handoff_ns: 110, recv_ns: 150, ..Message::default() };
-        let names = |of: &[Message]| curves(of, &["p50"]).iter().map(|c| (c.kind, c.name)).collect::<Vec<_>>();
-        assert_eq!(names(&[seen]), [("leg", "receive")]);
-        let whole = Message { send_ns: 180, xmit_ns: 200, ..seen };
+        let received = Message { driver_ns: 100, handoff_ns: 110, recv_ns: 150, ..Message::default() };
+        let names =
+            |messages: &[Message]| curves(messages, &["p50"]).iter().map(|c| (c.kind, c.name)).collect::<Vec<_>>();
+        assert_eq!(names(&[received]), [("leg", "receive")]);
+        let whole = Message { send_ns: 180, xmit_ns: 200, ..received };
         assert_eq!(names(&[whole]).len(), 9);
         assert_eq!(names(&[]), []);
     }

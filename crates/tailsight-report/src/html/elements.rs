@@ -41,9 +41,9 @@ pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 /// All elements as HTML, in their order.
 pub(super) fn html(elements: &[Element]) -> String {
-    let one = |e: &Element| {
+    let element = |e: &Element| {
         let data = BASE64.encode(gzip(&e.bytes));
         format!("<script type=\"application/gzip\" id=\"data-{}\">{data}</script>\n", e.name)
     };
-    elements.par_iter().map(one).collect::<Vec<_>>().concat()
+    elements.par_iter().map(element).collect::<Vec<_>>().concat()
 }

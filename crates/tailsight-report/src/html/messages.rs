@@ -104,9 +104,9 @@ pub(super) fn columns(input: &Input, most: Option<usize>) -> (Columns, Vec<Eleme
     let mut cause = vec![NOT_IN_FOCUS; latencies.len()];
     let mut times: Vec<u32> = Vec::with_capacity(focus.len() * causes);
     for &id in &focus {
-        let of = profile.of(id);
-        cause[id as usize] = dominant(of, mean.as_deref());
-        times.extend(of.iter().map(|&ns| u32::try_from(ns).unwrap_or(u32::MAX)));
+        let times_ns = profile.of(id);
+        cause[id as usize] = dominant(times_ns, mean.as_deref());
+        times.extend(times_ns.iter().map(|&ns| u32::try_from(ns).unwrap_or(u32::MAX)));
     }
 
     let mut out = Vec::new();
@@ -169,8 +169,8 @@ fn latency(latencies: &[Option<u64>], out: &mut Vec<Element>) -> &'static str {
 /// 4 s.
 fn arrival(input: &Input, ids: &[u32], out: &mut Vec<Element>) -> &'static str {
     let start = input.meta.start_ns;
-    let of = |id: &u32| input.lifetimes.messages[*id as usize].driver_ns.saturating_sub(start);
-    let at: Vec<u64> = ids.iter().map(of).collect();
+    let arrival_ns = |id: &u32| input.lifetimes.messages[*id as usize].driver_ns.saturating_sub(start);
+    let at: Vec<u64> = ids.iter().map(arrival_ns).collect();
     let mut before = 0;
     let steps: Option<Vec<u32>> =
         at.iter().map(|&ns| u32::try_from(ns.checked_sub(std::mem::replace(&mut before, ns))?).ok()).collect();
@@ -252,13 +252,13 @@ fn dominant(times: &[u64], mean: Option<&[f64]>) -> u8 {
 struct Profile<'a> {
     input: &'a Input<'a>,
     leg: Leg,
-    known: BTreeMap<(Leg, tailsight_lifetime::Role, u32), Option<usize>>,
+    cause_of_owner: BTreeMap<(Leg, tailsight_lifetime::Role, u32), Option<usize>>,
     times: Vec<u64>,
 }
 
 impl<'a> Profile<'a> {
     fn new(input: &'a Input<'a>, leg: Leg, causes: usize) -> Profile<'a> {
-        Profile { input, leg, known: BTreeMap::new(), times: vec![0; causes] }
+        Profile { input, leg, cause_of_owner: BTreeMap::new(), times: vec![0; causes] }
     }
 
     fn of(&mut self, message: u32) -> &[u64] {
@@ -266,7 +266,7 @@ impl<'a> Profile<'a> {
         for leg in LEGS.into_iter().filter(|l| self.leg == Leg::Total || self.leg == *l) {
             for part in self.input.lifetimes.part_slice(message, leg) {
                 let cause = *self
-                    .known
+                    .cause_of_owner
                     .entry((leg, part.role, part.owner))
                     .or_insert_with(|| (self.input.cause_of)(leg, part.role, part.owner));
                 if let Some(time) = cause.and_then(|c| self.times.get_mut(c)) {

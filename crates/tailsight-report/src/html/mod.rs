@@ -237,9 +237,9 @@ fn functions(stacks: &[(Vec<String>, [f64; 2])]) -> Option<Functions<'_>> {
     frames.sort_unstable();
     frames.dedup();
     let place = |name: &String| frames.binary_search(&name.as_str()).unwrap_or(0);
-    let of = |(names, [focus, reference]): &&(Vec<String>, [f64; 2])| {
+    let by_place = |(names, [focus, reference]): &&(Vec<String>, [f64; 2])| {
         (names.iter().map(place).collect(), *focus, *reference)
     };
-    let stacks = largest.iter().map(of).collect();
+    let stacks = largest.iter().map(by_place).collect();
     (!largest.is_empty()).then_some(Functions { frames, stacks, left_out })
 }

@@ -93,17 +93,17 @@ impl<'a> Points<'a> {
             let fits = part.latency_ns.0 <= ns && ns <= part.latency_ns.1;
             (fits && self.is_only(message, part.only)).then_some((ns, id as u32))
         };
-        let found: Vec<(u64, u32)> =
+        let in_sight: Vec<(u64, u32)> =
             self.messages.iter().enumerate().take(last).skip(first).filter_map(in_part).collect();
-        let sight = found.len();
+        let sight = in_sight.len();
         if sight <= most {
-            return (found.into_iter().map(|(_, id)| id).collect(), sight);
+            return (in_sight.into_iter().map(|(_, id)| id).collect(), sight);
         }
         // A quarter of the points are the slowest of an interval, a quarter the fastest.
         let interval = sight.div_ceil((most / 4).max(1));
         let step = sight.div_ceil((most / 2).max(1));
-        let mut ids: Vec<u32> = found.iter().step_by(step).map(|(_, id)| *id).collect();
-        for part in found.chunks(interval) {
+        let mut ids: Vec<u32> = in_sight.iter().step_by(step).map(|(_, id)| *id).collect();
+        for part in in_sight.chunks(interval) {
             ids.extend(part.iter().max().into_iter().chain(part.iter().min()).map(|(_, id)| *id));
         }
         ids.sort_unstable();
@@ -124,18 +124,20 @@ impl<'a> Points<'a> {
     #[must_use]
     pub fn bytes(&self, part: &Part, most: usize) -> Vec<u8> {
         let (ids, sight) = self.chosen(part, most);
-        let of = |id: &u32| &self.messages[*id as usize];
+        let message_of = |id: &u32| &self.messages[*id as usize];
         let mut out = Vec::with_capacity(8 + 32 * ids.len());
         out.extend((ids.len() as u32).to_le_bytes());
         out.extend((sight as u32).to_le_bytes());
-        let latency = |id: &u32| of(id).latency(self.leg).map_or(f64::NAN, |ns| ns as f64).to_le_bytes();
+        let latency = |id: &u32| message_of(id).latency(self.leg).map_or(f64::NAN, |ns| ns as f64).to_le_bytes();
         out.extend(ids.iter().flat_map(latency));
-        out.extend(ids.iter().flat_map(|id| (of(id).driver_ns.saturating_sub(self.start_ns) as f64).to_le_bytes()));
+        out.extend(
+            ids.iter().flat_map(|id| (message_of(id).driver_ns.saturating_sub(self.start_ns) as f64).to_le_bytes()),
+        );
         out.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
-        out.extend(ids.iter().flat_map(|id| of(id).flow.to_le_bytes()));
-        let thread = |id: &u32| (self.threads.binary_search(&of(id).tid).unwrap_or(0) as u32).to_le_bytes();
+        out.extend(ids.iter().flat_map(|id| message_of(id).flow.to_le_bytes()));
+        let thread = |id: &u32| (self.threads.binary_search(&message_of(id).tid).unwrap_or(0) as u32).to_le_bytes();
         out.extend(ids.iter().flat_map(thread));
-        out.extend(ids.iter().flat_map(|id| u32::from(of(id).class).to_le_bytes()));
+        out.extend(ids.iter().flat_map(|id| u32::from(message_of(id).class).to_le_bytes()));
         out
     }
 
@@ -176,7 +178,7 @@ mod tests {
 
     /// Latency 1,000 + 7 i mod 1,000, every hundredth ten times that; two threads; one message is not complete.
     fn made(n: u32) -> Vec<Message> {
-        let one = |id: u32| {
+        let message = |id: u32| {
             let driver_ns = 100 + 50 * u64::from(id);
             let ns = (1_000 + u64::from(id * 7 % 1_000)) * if id % 100 == 3 { 10 } else { 1 };
             let end = if id == 5 { 0 } else { driver_ns + ns };
@@ -192,7 +194,7 @@ mod tests {
                 ..Message::default()
             }
         };
-        (0..n).map(one).collect()
+        (0..n).map(message).collect()
     }
 
     #[test]
@@ -209,27 +211,28 @@ mod tests {
     #[test]
     fn a_part_has_all_its_messages_where_they_are_few() {
         let messages = made(2_000);
-        let of = points(&messages);
-        assert_eq!(of.complete(), 1_999);
-        let (ids, sight) = of.chosen(&Part { ids: (0, 9), ..Part::WHOLE }, 100);
+        let points = points(&messages);
+        assert_eq!(points.complete(), 1_999);
+        let (ids, sight) = points.chosen(&Part { ids: (0, 9), ..Part::WHOLE }, 100);
         assert_eq!((ids, sight), (vec![0, 1, 2, 3, 4, 6, 7, 8, 9], 9));
-        let (ids, _) = of.chosen(&Part { ids: (0, 9), only: Only::Thread(1), ..Part::WHOLE }, 100);
+        let (ids, _) = points.chosen(&Part { ids: (0, 9), only: Only::Thread(1), ..Part::WHOLE }, 100);
         assert_eq!(ids, [1, 3, 7, 9]);
-        let (ids, _) = of.chosen(&Part { ids: (0, 1_000), latency_ns: (9_000, u64::MAX), only: Only::Flow(1) }, 100);
+        let (ids, _) =
+            points.chosen(&Part { ids: (0, 1_000), latency_ns: (9_000, u64::MAX), only: Only::Flow(1) }, 100);
         assert_eq!(ids, [103, 403, 703]);
-        assert_eq!(of.chosen(&Part { ids: (5_000, 9_000), ..Part::WHOLE }, 100), (vec![], 0));
-        assert_eq!(of.chosen(&Part { ids: (9, 3), ..Part::WHOLE }, 100), (vec![], 0));
+        assert_eq!(points.chosen(&Part { ids: (5_000, 9_000), ..Part::WHOLE }, 100), (vec![], 0));
+        assert_eq!(points.chosen(&Part { ids: (9, 3), ..Part::WHOLE }, 100), (vec![], 0));
     }
 
     #[test]
     fn of_many_messages_the_slowest_of_each_stretch_stay() {
         let messages = made(10_000);
-        let of = points(&messages);
-        let (ids, sight) = of.chosen(&Part::WHOLE, 800);
+        let points = points(&messages);
+        let (ids, sight) = points.chosen(&Part::WHOLE, 800);
         assert_eq!(sight, 9_999);
         assert!(ids.len() <= 802 && ids.len() >= 500, "{}", ids.len());
         assert!(ids.windows(2).all(|w| w[0] < w[1]));
-        let slowest = of.ranked[of.ranked.len() - 1].1;
+        let slowest = points.ranked[points.ranked.len() - 1].1;
         assert!(ids.contains(&slowest));
         // Each of the hundred outliers is the slowest of its interval of fifty messages.
         assert!((0..100).all(|k| ids.contains(&(100 * k + 3))));
@@ -251,10 +254,10 @@ mod tests {
     #[test]
     fn neighbours_are_by_latency_then_id() {
         let messages = made(300);
-        let of = points(&messages);
-        assert_eq!(of.beside(5), None, "not complete");
-        let (fastest, slowest) = (of.ranked[0].1, of.ranked[298].1);
-        assert_eq!(of.beside(fastest), Some(Beside { slower: Some(of.ranked[1].1), faster: None, place: 0 }));
-        assert_eq!(of.beside(slowest).map(|b| (b.slower, b.place)), Some((None, 298)));
+        let points = points(&messages);
+        assert_eq!(points.beside(5), None, "not complete");
+        let (fastest, slowest) = (points.ranked[0].1, points.ranked[298].1);
+        assert_eq!(points.beside(fastest), Some(Beside { slower: Some(points.ranked[1].1), faster: None, place: 0 }));
+        assert_eq!(points.beside(slowest).map(|b| (b.slower, b.place)), Some((None, 298)));
     }
 }

@@ -165,7 +165,7 @@ impl<'a> Timelines<'a> {
     /// The timelines of these messages, without those that do not exist or have no path.
     #[must_use]
     pub fn bundle(&self, paths: &[(u32, Vec<PathSpan>)]) -> Bundle {
-        let mut maker = Maker { of: self, out: Bundle::default(), ids: Ids::default() };
+        let mut maker = Maker { timelines: self, out: Bundle::default(), ids: Ids::default() };
         for (id, path) in paths {
             maker.add(*id, path);
         }
@@ -184,14 +184,14 @@ struct Ids {
 }
 
 struct Maker<'a> {
-    of: &'a Timelines<'a>,
+    timelines: &'a Timelines<'a>,
     out: Bundle,
     ids: Ids,
 }
 
 impl Maker<'_> {
     fn add(&mut self, id: u32, path: &[PathSpan]) {
-        let lifetimes = self.of.input.lifetimes;
+        let lifetimes = self.timelines.input.lifetimes;
         let Some(message) = lifetimes.messages.get(id as usize) else { return };
         let (Some(first), Some(last)) = (path.first(), path.last()) else { return };
         let (start, end) = (first.from_ns, last.to_ns);
@@ -201,7 +201,7 @@ impl Maker<'_> {
             let slot = self.slot(message, span);
             let cpu = span.cpu.map_or(-1, i64::from);
             spans.extend([(span.to_ns - span.from_ns) as i64, cpu, slot as i64, i64::from(span.begins)]);
-            let core = span.cpu.and_then(|cpu| self.of.samples.get(&cpu)).map_or(&[][..], Vec::as_slice);
+            let core = span.cpu.and_then(|cpu| self.timelines.samples.get(&cpu)).map_or(&[][..], Vec::as_slice);
             let from = core.partition_point(|&(ts, _)| ts < span.from_ns);
             for &(ts, stack) in core[from..].iter().take_while(|&&(ts, _)| ts < span.to_ns) {
                 samples.push((ts - start, self.stack(stack)));
@@ -213,7 +213,7 @@ impl Maker<'_> {
             bytes: message.bytes,
             tid: message.tid,
             ahead: message.ahead,
-            ahead_ids: self.of.ahead.of(message),
+            ahead_ids: self.timelines.ahead.of(message),
             length: end - start,
             class: lifetimes.class(message).filter(|_| lifetimes.framing.is_some()).map(|c| c.name.clone()),
             pairing: message.pairing(),
@@ -225,13 +225,14 @@ impl Maker<'_> {
     }
 
     fn slot(&mut self, message: &Message, span: &PathSpan) -> usize {
-        let leg = leg(self.of.input.diagnosis.leg, message, span);
+        let leg = leg(self.timelines.input.diagnosis.leg, message, span);
         let segment = LEGS.iter().position(|l| *l == leg).unwrap_or(0);
-        let known = (segment, span.role, span.owner);
-        if let Some(&slot) = self.ids.slots.get(&known) {
+        let slot_key = (segment, span.role, span.owner);
+        if let Some(&slot) = self.ids.slots.get(&slot_key) {
             return slot;
         }
-        let ((leg_of, category, name, role), subject) = row_of(&self.of.classification, segment, span.role, span.owner);
+        let ((leg_of, category, name, role), subject) =
+            row_of(&self.timelines.classification, segment, span.role, span.owner);
         let key = match self.ids.keys.get(&(leg_of, category, name.clone(), role)) {
             Some(&key) => key,
             None => {
@@ -247,20 +248,20 @@ impl Maker<'_> {
                     functions: vec![],
                     advice: vec![],
                 };
-                self.out.keys.push(self.of.key(row));
+                self.out.keys.push(self.timelines.key(row));
                 self.ids.keys.insert((leg_of, category, name, role), self.out.keys.len() - 1);
                 self.out.keys.len() - 1
             }
         };
         let owner = self.owner(span.owner);
-        let cause = (self.of.input.cause_of)(leg, span.role, span.owner);
+        let cause = (self.timelines.input.cause_of)(leg, span.role, span.owner);
         self.out.slots.push(Slot { owner, leg: segment, role: span.role, key, cause });
-        self.ids.slots.insert(known, self.out.slots.len() - 1);
+        self.ids.slots.insert(slot_key, self.out.slots.len() - 1);
         self.out.slots.len() - 1
     }
 
     fn owner(&mut self, id: u32) -> usize {
-        let (lifetimes, owners) = (self.of.input.lifetimes, &mut self.out.owners);
+        let (lifetimes, owners) = (self.timelines.input.lifetimes, &mut self.out.owners);
         *self.ids.owners.entry(id).or_insert_with(|| {
             let (mut names, mut gap) = (vec!["unknown".to_owned()], true);
             if let Some(owner) = lifetimes.owners.get(id as usize) {
@@ -276,11 +277,11 @@ impl Maker<'_> {
     }
 
     fn stack(&mut self, number: u32) -> usize {
-        if let Some(&known) = self.ids.stacks.get(&number) {
-            return known;
+        if let Some(&place) = self.ids.stacks.get(&number) {
+            return place;
         }
         let names: Vec<String> =
-            self.of.input.samples.into_iter().flat_map(|s| s.stack(number).rev()).map(FrameRow::name).collect();
+            self.timelines.input.samples.into_iter().flat_map(|s| s.stack(number).rev()).map(FrameRow::name).collect();
         let frames = names.into_iter().map(|name| {
             let next = self.out.frames.len();
             *self.ids.frames.entry(name.clone()).or_insert_with(|| {
@@ -296,8 +297,8 @@ impl Maker<'_> {
 }
 
 /// The leg in which a span of a total path lies: its legs follow each other.
-fn leg(of: Leg, message: &Message, span: &PathSpan) -> Leg {
-    match of {
+fn leg(focus: Leg, message: &Message, span: &PathSpan) -> Leg {
+    match focus {
         Leg::Total if span.from_ns < message.recv_ns => Leg::Receive,
         Leg::Total if span.from_ns < message.send_ns => Leg::Service,
         Leg::Total => Leg::Transmit,

@@ -89,7 +89,7 @@ impl Drawn {
     fn of_rows(name: &str, report: &Report, rows: &[Row], start_ns: u64) -> Drawn {
         let has_samples = report.response_ns.n > 0;
         let chosen: Vec<&Row> = rows.iter().filter(|r| r.in_result || !has_samples).collect();
-        let of = |latency: fn(&Sample) -> Option<u64>| {
+        let curve_of = |latency: fn(&Sample) -> Option<u64>| {
             let mut values: Vec<u64> = chosen.iter().filter_map(|r| latency(&r.sample)).collect();
             values.sort_unstable();
             curve(&values)
@@ -100,8 +100,8 @@ impl Drawn {
             evidence: report.checks.iter().map(terminal::evidence).collect(),
             has_samples,
             samples: chosen.len(),
-            response: of(Sample::response_ns),
-            service: of(Sample::service_ns),
+            response: curve_of(Sample::response_ns),
+            service: curve_of(Sample::service_ns),
             over_time: over_time(report, rows, start_ns),
             load: vec![],
             report: report.clone(),
@@ -143,19 +143,19 @@ fn headline(r: &Report) -> String {
     }
 }
 
-fn over_time(report: &Report, all: &[Row], start_ns: u64) -> Vec<Instant> {
+fn over_time(report: &Report, rows: &[Row], start_ns: u64) -> Vec<Instant> {
     let latency = |row: &Row| match report.latency {
         Latency::Response => row.sample.response_ns(),
         Latency::Service => row.sample.service_ns(),
     };
-    let (Some(first), Some(last)) = (all.first(), all.last()) else { return Vec::new() };
+    let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Vec::new() };
     let (from, to) = (first.sample.intended_ns, last.sample.intended_ns);
-    let instants = (all.len() / (2 * FOR_P99)).clamp(INSTANTS.0, INSTANTS.1);
+    let instants = (rows.len() / (2 * FOR_P99)).clamp(INSTANTS.0, INSTANTS.1);
     let width = (to.saturating_sub(from) / instants as u64).max(1);
     let slice = |row: &Row| row.sample.intended_ns.saturating_sub(from) / width;
     let mut instants = Vec::new();
     // Rows are in the order due.
-    for rows in all.chunk_by(|a, b| slice(a) == slice(b)) {
+    for rows in rows.chunk_by(|a, b| slice(a) == slice(b)) {
         let mut values: Vec<u64> = rows.iter().filter_map(latency).collect();
         values.sort_unstable();
         let Some(max) = values.last().copied() else { continue };
@@ -176,8 +176,8 @@ fn over_time(report: &Report, all: &[Row], start_ns: u64) -> Vec<Instant> {
 fn load(intervals: &[(u16, Interval)], agents: u16, start_ns: u64) -> Vec<Load> {
     let mut rows: Vec<Load> = Vec::new();
     for agent in 0..agents {
-        let of = intervals.iter().filter(|(a, _)| *a == agent).map(|(_, row)| row);
-        for (i, row) in of.enumerate() {
+        let of_agent = intervals.iter().filter(|(a, _)| *a == agent).map(|(_, row)| row);
+        for (i, row) in of_agent.enumerate() {
             let seconds = row.duration_ns.max(1) as f64 / 1e9;
             let at = row.start_ns.saturating_sub(start_ns) as f64 / 1e9;
             if rows.len() <= i {

@@ -91,22 +91,22 @@ fn assumptions(out: &mut Text, report: &Report) {
         }
     }
     for why in whys {
-        let of = ids(State::NotChecked).filter(|a| a.because.as_deref() == Some(why));
-        let names: Vec<String> = of.map(|a| a.id.name().replace('-', " ")).collect();
+        let unchecked = ids(State::NotChecked).filter(|a| a.because.as_deref() == Some(why));
+        let names: Vec<String> = unchecked.map(|a| a.id.name().replace('-', " ")).collect();
         out.wrapped(&format!("not checked, because {why}: {}", names.join(", ")), DIM);
     }
 }
 
 /// What each of several agents saw.
 fn agents(out: &mut Text, report: &Report) {
-    for one in &report.by_agent {
+    for agent in &report.by_agent {
         let words = |(name, estimate): (&String, &Option<Estimate>)| match estimate {
             Some(e) => format!("{name} {} ({} to {})", ns(e.value), ns(e.lower), ns(e.upper)),
             None => format!("{name} N/A (its samples alone do not tell)"),
         };
-        let percentiles: Vec<String> = one.percentiles.iter().map(words).collect();
-        let n = counted(one.n as u64, "sample");
-        out.wrapped(&format!("agent {}: {}, {n}", one.agent, percentiles.join(", ")), DIM);
+        let percentiles: Vec<String> = agent.percentiles.iter().map(words).collect();
+        let n = counted(agent.n as u64, "sample");
+        out.wrapped(&format!("agent {}: {}, {n}", agent.agent, percentiles.join(", ")), DIM);
     }
 }
 
@@ -229,13 +229,13 @@ fn table(out: &mut Text, r: &Report) {
         cells.into_iter().for_each(|c| line += &format!("{:>11}", c.map_or("N/A".to_owned(), ns)));
         out.line(&line, "");
     };
-    let of = |s: &Summary| -> Vec<Option<f64>> {
+    let values_of = |s: &Summary| -> Vec<Option<f64>> {
         let value = |name: &&String| s.percentiles.get(*name).copied().flatten().map(|e: Estimate| e.value);
         names.iter().map(value).chain([s.max]).collect()
     };
     let rows = [("response time", &r.response_ns), ("service time", &r.service_ns)];
     for (name, summary) in rows {
-        row(name, of(summary));
+        row(name, values_of(summary));
     }
     let late = &r.lateness_ns;
     // Files of older versions have these three.
@@ -267,7 +267,7 @@ fn why_missing(out: &mut Text, row: &str, summary: &Summary) {
     let mut missing: Vec<(&String, &String)> = summary.because.iter().collect();
     missing.sort_by(|a, b| depth(a.0).total_cmp(&depth(b.0)));
     for (name, why) in missing {
-        match lines.iter_mut().find(|(known, _)| known == why) {
+        match lines.iter_mut().find(|(listed, _)| listed == why) {
             Some((_, names)) => names.push(name),
             None => lines.push((why, vec![name])),
         }
@@ -334,13 +334,13 @@ fn held_words(id: &AssumptionId) -> String {
 }
 
 fn unique(words: impl Iterator<Item = String>) -> String {
-    let mut all: Vec<String> = Vec::new();
+    let mut distinct: Vec<String> = Vec::new();
     words.for_each(|w| {
-        if !all.contains(&w) {
-            all.push(w)
+        if !distinct.contains(&w) {
+            distinct.push(w)
         }
     });
-    all.join(", ")
+    distinct.join(", ")
 }
 
 fn client(r: &Report) -> String {
@@ -366,7 +366,7 @@ fn client(r: &Report) -> String {
         text += &format!(" or the NIC's; of {}, both times are by {source}", percent(c.hardware));
     }
     if c.shared_samples > 0 {
-        let known = match &r.verdict {
+        let has_bounds = match &r.verdict {
             Verdict::Number { .. } => true,
             Verdict::NotAvailable { passed, bounds, .. } => !passed.is_empty() || !bounds.is_empty(),
         };
@@ -374,7 +374,7 @@ fn client(r: &Report) -> String {
             "; {} ({}) have the time stamp of a later reply that was read in the same call, and {}",
             counted(c.shared_samples, "sample"),
             percent(c.shared),
-            if known { "the intervals include when they may have arrived" } else { "may have arrived earlier" }
+            if has_bounds { "the intervals include when they may have arrived" } else { "may have arrived earlier" }
         );
     }
     // Where nothing would help, nothing is printed.
@@ -432,7 +432,7 @@ pub fn sweep(sweep: &Sweep, style: &Style) -> String {
     out.line("", "");
     match &sweep.objective {
         None => rates(&mut out, sweep),
-        Some(found) => objective(&mut out, found),
+        Some(highest) => objective(&mut out, highest),
     }
     out.out
 }
@@ -487,13 +487,13 @@ fn saturation(sweep: &Sweep) -> String {
 pub(super) fn outcome(sweep: &Sweep) -> String {
     match &sweep.objective {
         None => saturation(sweep),
-        Some(found) => answer(found),
+        Some(highest) => answer(highest),
     }
 }
 
 /// The tries for an objective, then what holds it.
-fn objective(out: &mut Text, found: &Highest) {
-    for t in &found.tries {
+fn objective(out: &mut Text, highest: &Highest) {
+    for t in &highest.tries {
         let confidence = t.confidence.map_or("N/A".into(), percent_down);
         let value = t.value_ns.map_or("N/A".into(), ns);
         let note =
@@ -502,28 +502,28 @@ fn objective(out: &mut Text, found: &Highest) {
         out.wrapped(&format!("{rate:>10}/s  {value:>10}  confidence {confidence:>7}  {note}"), DIM);
     }
     out.line("", "");
-    let known = found.rate.is_some() && found.confidence.is_some();
-    out.wrapped(&answer(found), if known { BOLD } else { BOLD_WARN });
+    let is_answered = highest.rate.is_some() && highest.confidence.is_some();
+    out.wrapped(&answer(highest), if is_answered { BOLD } else { BOLD_WARN });
 }
 
 /// What holds an objective, in a sentence.
-fn answer(found: &Highest) -> String {
-    let (Some(rate), Some(confidence)) = (found.rate, found.confidence) else {
-        let reason = found.reason.as_deref().unwrap_or("");
-        let name = if found.verdict == "not-met" { "NOT met" } else { "N/A" };
-        return format!("{}: {name}: {reason}", found.objective);
+fn answer(highest: &Highest) -> String {
+    let (Some(rate), Some(confidence)) = (highest.rate, highest.confidence) else {
+        let reason = highest.reason.as_deref().unwrap_or("");
+        let name = if highest.verdict == "not-met" { "NOT met" } else { "N/A" };
+        return format!("{}: {name}: {reason}", highest.objective);
     };
-    let range = found.threshold.map_or(String::new(), |(a, b)| {
+    let range = highest.threshold.map_or(String::new(), |(a, b)| {
         let (a, b) = (count(a.round() as u64), count(b.round() as u64));
         format!("; the threshold is probably between {a} and {b}")
     });
-    let bound = match found.bound.as_str() {
+    let bound = match highest.bound.as_str() {
         "client" => "; above it the client, not the server, is the limit",
         "limit" => "; --to allowed no higher rate",
         _ => "",
     };
     let (rate, confidence) = (count(rate.round() as u64), percent_down(confidence));
-    format!("{} holds up to {rate} requests/s (confidence {confidence}{range}{bound})", found.objective)
+    format!("{} holds up to {rate} requests/s (confidence {confidence}{range}{bound})", highest.objective)
 }
 
 fn point(p: &Point) -> String {

@@ -14,7 +14,7 @@ use super::text::{paint, width};
 use super::{Style, leg_name, units};
 
 /// Fewer complete messages have no shape.
-const LEAST: usize = 20;
+const LEAST_MESSAGES: usize = 20;
 /// Blocks in a line at most.
 const MOST_BLOCKS: usize = 64;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -22,9 +22,9 @@ const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 /// The lines, with an empty one before them.
 pub fn distribution(latencies: &Latencies, d: &Diagnosis, style: &Style) -> String {
     let of_legs = Leg::ALL.into_iter().map(|leg| (leg, latencies.of_leg(leg)));
-    let legs: Vec<(Leg, &[u64])> = of_legs.filter(|(_, values)| values.len() >= LEAST).collect();
-    let all = || legs.iter().flat_map(|(_, values)| values.iter().copied());
-    let (Some(from), Some(to)) = (all().min(), all().max()) else { return String::new() };
+    let legs: Vec<(Leg, &[u64])> = of_legs.filter(|(_, values)| values.len() >= LEAST_MESSAGES).collect();
+    let latencies_ns = || legs.iter().flat_map(|(_, values)| values.iter().copied());
+    let (Some(from), Some(to)) = (latencies_ns().min(), latencies_ns().max()) else { return String::new() };
     // A logarithmic axis has no 0.
     let (from, to) = (from.max(1), to.max(1));
     let name = |leg: Leg| leg_name(d, leg);

@@ -20,13 +20,13 @@ const MORE: usize = 3;
 pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
     // Other programs that ran in the target's place are not sampled.
     let sampled = split(d).0.into_iter().filter(|c| c.share > 0.0).find_map(HotPath::of);
-    let Some(HotPath { of, path, functions, samples }) = sampled else { return vec![] };
+    let Some(HotPath { title, path, functions, samples }) = sampled else { return vec![] };
     let waits = functions.first().is_some_and(|f| f.waits);
     let from = match waits {
         true => "where the threads slept".into(),
         false => format!("{} of its time", units::counted(samples, "sample")),
     };
-    let mut out = vec![paint(style, "1", &format!("Hot path of {of} ({from}):"))];
+    let mut out = vec![paint(style, "1", &format!("Hot path of {title} ({from}):"))];
     let mut next = 0;
     for (depth, at) in shown(path).into_iter().enumerate() {
         let skipped = if at > next { format!("… {} more ▸ ", at - next) } else { String::new() };
@@ -42,7 +42,7 @@ pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
 
 /// A path with its owner.
 struct HotPath<'a> {
-    of: String,
+    title: String,
     path: &'a [HotFrame],
     functions: &'a [FunctionPart],
     samples: u64,
@@ -55,13 +55,13 @@ impl HotPath<'_> {
         let root = cause.root.first().filter(|root| queue && !root.hot_path.is_empty());
         let path = match root {
             Some(root) => HotPath {
-                of: format!("what held the messages ahead, cause {}", cause.rank),
+                title: format!("what held the messages ahead, cause {}", cause.rank),
                 path: &root.hot_path,
                 functions: &root.functions,
                 samples: root.samples.unwrap_or_default()[0],
             },
             None => HotPath {
-                of: format!("cause {}", cause.rank),
+                title: format!("cause {}", cause.rank),
                 path: &cause.hot_path,
                 functions: &cause.functions,
                 samples: cause.samples.unwrap_or_default()[0],

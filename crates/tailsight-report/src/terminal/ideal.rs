@@ -86,8 +86,8 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
     }
     let mut keys: Vec<&String> = ideal.measured_ns.keys().chain(ideal.not_available.keys()).collect();
     keys.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
-    let times = |of: &BTreeMap<String, u64>| -> Vec<String> {
-        keys.iter().map(|k| of.get(*k).map_or("N/A".to_owned(), |ns| units::duration(*ns))).collect()
+    let times = |latency_ns: &BTreeMap<String, u64>| -> Vec<String> {
+        keys.iter().map(|k| latency_ns.get(*k).map_or("N/A".to_owned(), |ns| units::duration(*ns))).collect()
     };
     let ratio =
         keys.iter().map(|k| ideal.ratio.get(*k).map_or("N/A".to_owned(), |r| format!("{} x", units::three_digits(*r))));
@@ -97,8 +97,8 @@ pub fn of_run(ideal: &Ideal, style: &Style) -> String {
         ("ideal", times(&ideal.ideal_ns)),
         ("measured / ideal", ratio.collect()),
     ];
-    if let Some(one) = &ideal.one_queue_ns {
-        rows.push(("ideal, one queue", times(one)));
+    if let Some(latency_ns) = &ideal.one_queue_ns {
+        rows.push(("ideal, one queue", times(latency_ns)));
     }
     out += "\n";
     out += &table(&rows, style);
@@ -180,7 +180,7 @@ const OTHERS: f64 = 0.25;
 pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     let Some(ideal) = &d.ideal else { return String::new() };
     let (focus, time) = (ideal.focus, units::duration);
-    let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
+    let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     let workers =
         if ideal.model.workers == 1 { "1 worker".to_owned() } else { format!("{} workers", ideal.model.workers) };
     // Of a pool that computes for requests this would be inherent, of a thread that compacts it would not: no event tells.

@@ -125,13 +125,13 @@ fn plus(ns: i64) -> String {
 
 fn row_line(row: &Row, d: &Diagnosis, style: &Style) -> String {
     let cause = row.cause.and_then(|rank| d.causes.iter().find(|c| c.rank == rank));
-    let of = match cause {
+    let of_cause = match cause {
         Some(c) if super::causes::is_named(c) => format!(", cause {}", c.rank),
         _ => String::new(),
     };
     let left = format!(" {:>8}  ", plus(row.more_ns));
     let text = format!(
-        "{} ({}, {}; {}, usually {}{of})",
+        "{} ({}, {}; {}, usually {}{of_cause})",
         clean(&row.with_category()),
         role_name(row.role),
         row.leg.name(),

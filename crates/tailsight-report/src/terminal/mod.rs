@@ -302,20 +302,20 @@ pub(crate) fn explained(d: &Diagnosis) -> String {
 }
 
 /// A part of the deviation over all, and by message.
-pub(crate) fn parts(of: &tailsight_diagnose::model::Coverage) -> String {
-    let overall = units::percent(of.overall);
-    if of.min >= 0.9995 {
+pub(crate) fn parts(coverage: &tailsight_diagnose::model::Coverage) -> String {
+    let overall = units::percent(coverage.overall);
+    if coverage.min >= 0.9995 {
         return format!("{overall} of the difference (in every message)");
     }
-    let (half, least) = (units::percent(of.p50), units::percent(of.min));
-    let which = of.least.first().map_or(String::new(), |(id, _)| format!(", message {id}"));
+    let (half, least) = (units::percent(coverage.p50), units::percent(coverage.min));
+    let which = coverage.least.first().map_or(String::new(), |(id, _)| format!(", message {id}"));
     format!("{overall} of the difference (median message {half}, lowest {least}{which})")
 }
 
 /// The messages in focus by their largest cause, a line each.
 fn groups(d: &Diagnosis) -> Vec<String> {
-    const MOST: usize = 3;
-    let one = |c: &tailsight_diagnose::model::Cluster| {
+    const MOST_CLUSTERS: usize = 3;
+    let cluster = |c: &tailsight_diagnose::model::Cluster| {
         let name = match c.category {
             Category::NotSignificant => match causes::by_chance(d) {
                 largest if largest.is_empty() => "differences too rare to tell from chance".to_owned(),
@@ -327,10 +327,10 @@ fn groups(d: &Diagnosis) -> Vec<String> {
         let (n, mean) = (units::count(c.messages), units::duration(c.mean_ns));
         format!("{n} mostly {name}, mean {mean}, e.g. message {} (tailsight show)", c.example)
     };
-    let mut lines: Vec<String> = d.clusters.iter().take(MOST).map(one).collect();
-    if d.clusters.len() > MOST {
-        let rest: u64 = d.clusters[MOST..].iter().map(|c| c.messages).sum();
-        let others = units::counted((d.clusters.len() - MOST) as u64, "other cause");
+    let mut lines: Vec<String> = d.clusters.iter().take(MOST_CLUSTERS).map(cluster).collect();
+    if d.clusters.len() > MOST_CLUSTERS {
+        let rest: u64 = d.clusters[MOST_CLUSTERS..].iter().map(|c| c.messages).sum();
+        let others = units::counted((d.clusters.len() - MOST_CLUSTERS) as u64, "other cause");
         lines.push(format!("{} with {others}", units::count(rest)));
     }
     lines
@@ -338,11 +338,11 @@ fn groups(d: &Diagnosis) -> Vec<String> {
 
 /// What the application sent without a request, in one sentence.
 fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
-    let of = |what: &str, which: &str, calls: &Option<tailsight_diagnose::model::SentCalls>| {
+    let in_words = |what: &str, which: &str, calls: &Option<tailsight_diagnose::model::SentCalls>| {
         let calls = calls.as_ref()?;
         let mut text = units::counted(calls.calls, what) + which;
-        for (what, all) in [("transmit", &calls.transmit_ns), ("wait for the answer", &calls.wait_ns)] {
-            let ns = |key: &str| Some(format!("{key} {}", units::duration(*all.get(key)?)));
+        for (what, percentiles_ns) in [("transmit", &calls.transmit_ns), ("wait for the answer", &calls.wait_ns)] {
+            let ns = |key: &str| Some(format!("{key} {}", units::duration(*percentiles_ns.get(key)?)));
             let percentiles: Vec<String> = ["p50", "p99", "max"].iter().filter_map(|key| ns(key)).collect();
             if percentiles.is_empty() && calls.answered > 0 && what.starts_with("wait") {
                 text += ", wait for the answer N/A: of requests on shared connections it is not known";
@@ -354,7 +354,7 @@ fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
         match &calls.peers[..] {
             [(peer, n), ..] if *n == calls.calls => text += &format!(", all to {}", clean(peer)),
             [(_, n), (_, other), ..] if n == other => {
-                let alike = calls.peers.iter().filter(|(_, of)| of == n).count();
+                let alike = calls.peers.iter().filter(|(_, calls)| calls == n).count();
                 text += &format!(", to {} servers {} each", units::count(alike as u64), units::count(*n));
             }
             [(peer, n), ..] => text += &format!(", most to {} ({})", clean(peer), units::count(*n)),
@@ -362,11 +362,11 @@ fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
         }
         Some(text)
     };
-    let all = [
-        of("send", " beside the replies (unasked, or further parts of them)", &sent.pushes),
-        of("own request", "", &sent.requests),
+    let kinds = [
+        in_words("send", " beside the replies (unasked, or further parts of them)", &sent.pushes),
+        in_words("own request", "", &sent.requests),
     ];
-    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    kinds.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// What was lost, in one sentence.

@@ -41,7 +41,7 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
 }
 
 /// A row a stage: p50, p90, the maximum and the mean of the focus, and p50 and mean of the reference.
-fn stages(of: &[Stage]) -> Vec<String> {
+fn stages(stages: &[Stage]) -> Vec<String> {
     let time =
         |map: &BTreeMap<String, u64>, key: &str| map.get(key).map_or("N/A".to_owned(), |ns| units::duration(*ns));
     let row = |s: &Stage| {
@@ -50,12 +50,12 @@ fn stages(of: &[Stage]) -> Vec<String> {
         let name = format!("{}-{} {}", s.from, s.to, s.name);
         format!("{name:<18} {p50:>8} {p90:>8} {max:>8} {mean:>8}   {usual:>8} {typical:>8}")
     };
-    if of.is_empty() {
+    if stages.is_empty() {
         return vec![];
     }
     let head =
         format!("{:<18} {:>8} {:>8} {:>8} {:>8}   {:>8} {:>8}", "stage", "p50", "p90", "max", "mean", "p50", "mean");
-    std::iter::once(head).chain(of.iter().map(row)).collect()
+    std::iter::once(head).chain(stages.iter().map(row)).collect()
 }
 
 /// A row a cause that can be taken out, where the messages carry a p99: its name as far as there is room, its part of the excess, then
@@ -68,7 +68,7 @@ fn what_if(d: &Diagnosis, room: usize) -> Vec<String> {
     };
     let rows: Vec<(String, String)> =
         replayed.filter_map(|w| Some((format!("{:>2}  {}", w.rank, clean(&w.name)), p99(w)?))).collect();
-    let widest = |of: &dyn Fn(&(String, String)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let widest = |width_of: &dyn Fn(&(String, String)) -> usize| rows.iter().map(width_of).max().unwrap_or(0);
     let width = widest(&|row| row.0.chars().count()).min(room.saturating_sub(widest(&|row| row.1.chars().count()) + 2));
     rows.iter().map(|(name, p99)| format!("{:width$}  {p99}", cut(name, width))).collect()
 }

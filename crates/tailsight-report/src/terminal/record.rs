@@ -49,20 +49,20 @@ const INDENT: &str = "          ";
 fn recorded(run: &RunMeta) -> String {
     let ns = run.end_ns.saturating_sub(run.start_ns);
     let app = if run.target.app.is_empty() { "the target" } else { &run.target.app };
-    let mut of = Vec::new();
+    let mut target = Vec::new();
     match run.target.pids.as_slice() {
         [] => {}
-        [one] => of.push(format!("pid {one}")),
-        many => of.push(format!("{} processes", many.len())),
+        [pid] => target.push(format!("pid {pid}")),
+        many => target.push(format!("{} processes", many.len())),
     }
     match run.target.ports.as_slice() {
         [] => {}
-        [one] => of.push(format!("port {one}")),
-        many => of.push(format!("{} ports", many.len())),
+        [port] => target.push(format!("port {port}")),
+        many => target.push(format!("{} ports", many.len())),
     }
-    let of = if of.is_empty() { String::new() } else { format!(" ({})", of.join(", ")) };
+    let target = if target.is_empty() { String::new() } else { format!(" ({})", target.join(", ")) };
     format!(
-        "Recorded: {app}{of} for {}, {} on {}",
+        "Recorded: {app}{target} for {}, {} on {}",
         units::duration(ns),
         units::counted(run.events(), "event"),
         units::counted(run.cpus.len() as u64, "core"),
@@ -74,22 +74,22 @@ fn lost(run: &RunMeta) -> String {
     if lost == 0 {
         return "Lost:     no events".into();
     }
-    let seen = run.events() + lost;
+    let events = run.events() + lost;
     let mut cores: Vec<_> =
         run.cpus.iter().filter(|c| c.lost > 0).map(|c| format!("core {}: {}", c.cpu, units::count(c.lost))).collect();
     // The kernel does not run a hook nested in itself on one core.
     let mut busy: Vec<_> =
         run.hooks.iter().filter(|h| h.missed > 0).map(|h| format!("{}: {}", h.name, units::count(h.missed))).collect();
-    let list = |all: &mut Vec<String>, what: &str| {
-        let more = all.len().saturating_sub(4);
-        all.truncate(4);
-        if more > 0 { format!("{} and {more} more {what}", all.join(", ")) } else { all.join(", ") }
+    let list = |items: &mut Vec<String>, what: &str| {
+        let more = items.len().saturating_sub(4);
+        items.truncate(4);
+        if more > 0 { format!("{} and {more} more {what}", items.join(", ")) } else { items.join(", ") }
     };
     let mut out = format!(
         "Lost:     {} ({} of {})",
         units::counted(lost, "event"),
-        units::percent(lost as f64 / seen as f64),
-        units::count(seen)
+        units::percent(lost as f64 / events as f64),
+        units::count(events)
     );
     if !cores.is_empty() {
         out += &format!(" in full buffers; {}", list(&mut cores, "cores"));
@@ -148,8 +148,9 @@ fn traced(run: &RunMeta) -> Option<String> {
     let mut functions: Vec<_> = traced.functions.iter().collect();
     functions.sort_by_key(|f| std::cmp::Reverse(f.calls));
     let more = functions.len().saturating_sub(4);
-    let one = |f: &&tailsight_trace::meta::TracedFunction| format!("{} {}", f.name, units::counted(f.calls, "call"));
-    let mut out = format!("Traced:   {}", functions.iter().take(4).map(one).collect::<Vec<_>>().join(", "));
+    let function =
+        |f: &&tailsight_trace::meta::TracedFunction| format!("{} {}", f.name, units::counted(f.calls, "call"));
+    let mut out = format!("Traced:   {}", functions.iter().take(4).map(function).collect::<Vec<_>>().join(", "));
     if more > 0 {
         out += &format!(" and {} more", units::count(more as u64));
     }

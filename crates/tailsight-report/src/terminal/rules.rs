@@ -32,14 +32,14 @@ pub fn rules(shares: &[RuleShare], style: &Style) -> String {
 
 /// The rules that decided of one message.
 pub fn of_message(spans: &[Span]) -> Vec<RuleShare> {
-    let mut of: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut ns_of_rule: BTreeMap<&str, u64> = BTreeMap::new();
     for span in spans {
         if let Some(rule) = &span.rule {
-            *of.entry(rule).or_default() += span.ns;
+            *ns_of_rule.entry(rule).or_default() += span.ns;
         }
     }
     let share = |(rule, mean_ns): (&str, u64)| RuleShare { rule: rule.to_owned(), mean_ns, messages: 1 };
-    let mut shares: Vec<RuleShare> = of.into_iter().map(share).collect();
+    let mut shares: Vec<RuleShare> = ns_of_rule.into_iter().map(share).collect();
     shares.sort_by_key(|share| std::cmp::Reverse(share.mean_ns));
     shares
 }

@@ -11,7 +11,7 @@ use super::text::{clean, cut, paint, wrap};
 use super::{Style, units};
 
 const SMALL: f64 = 0.01;
-const MOST: usize = 6;
+const MOST_ROWS: usize = 6;
 /// Where what stands below a row begins.
 const BELOW: usize = 10;
 /// Parts of one slow message that are shown.
@@ -20,8 +20,8 @@ const PARTS: usize = 3;
 /// What the block is called: only p45..p55 and what was widened around it are median messages.
 fn title(d: &Diagnosis) -> Option<String> {
     let t = d.typical.as_ref().filter(|t| !t.rows.is_empty())?;
-    let of = units::counted(t.messages, "message");
-    Some(format!("Where a median message spends its time ({}, mean of {of}):", units::duration(t.mean_ns)))
+    let messages = units::counted(t.messages, "message");
+    Some(format!("Where a median message spends its time ({}, mean of {messages}):", units::duration(t.mean_ns)))
 }
 
 /// The block; nothing when the diagnosis has none.
@@ -29,7 +29,7 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     let (Some(title), Some(t)) = (title(d), &d.typical) else { return vec![] };
     let mut out = wrap(&title, style.columns(), "");
     out.iter_mut().for_each(|row| *row = paint(style, "1", row));
-    let shown = t.rows.iter().take(MOST).take_while(|r| r.share >= SMALL).count().max(1);
+    let shown = t.rows.iter().take(MOST_ROWS).take_while(|r| r.share >= SMALL).count().max(1);
     let (rows, small) = t.rows.split_at(shown);
     for row in rows {
         let left =
@@ -90,12 +90,12 @@ fn parts(message: &SlowMessage) -> String {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for row in &message.parts {
         let name = clean(&row.with_category());
-        match sums.iter_mut().find(|(known, _)| *known == name) {
+        match sums.iter_mut().find(|(listed, _)| *listed == name) {
             Some((_, ns)) => *ns += row.mean_ns,
             None => sums.push((name, row.mean_ns)),
         }
     }
     sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    let one = |(name, ns): &(String, u64)| format!("{} {name}", units::duration(*ns));
-    sums.iter().take(PARTS).map(one).collect::<Vec<_>>().join(", ")
+    let part = |(name, ns): &(String, u64)| format!("{} {name}", units::duration(*ns));
+    sums.iter().take(PARTS).map(part).collect::<Vec<_>>().join(", ")
 }
