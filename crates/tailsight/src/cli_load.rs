@@ -322,8 +322,18 @@ mod tests {
     #[test]
     fn agents_are_named_one_by_one_with_their_roles() {
         let print = "a".repeat(64);
-        let (one, two) = (format!("10.0.0.7:7411#{print}"), "h:7411");
-        let line = ["redis://h", "--rate", "1k", "--agent", &one, "--agent", two, "--agent-role", "throughput,latency"];
+        let (with_print, without_print) = (format!("10.0.0.7:7411#{print}"), "h:7411");
+        let line = [
+            "redis://h",
+            "--rate",
+            "1k",
+            "--agent",
+            &with_print,
+            "--agent",
+            without_print,
+            "--agent-role",
+            "throughput,latency",
+        ];
         let agents = parse(&line).unwrap().traffic.agents;
         assert_eq!((agents.agent.len(), agents.agent_role), (2, vec![Role::Throughput, Role::Latency]));
         assert!(agents.agent[0].fingerprint.is_some() && agents.agent[1].fingerprint.is_none());

@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn heads_are_read_and_what_has_a_body_is_refused() {
         let get = "GET /a?b=c HTTP/1.1\r\nHost: x:7\r\n\r\n";
-        let (found, length) = head(get).unwrap().unwrap();
+        let (request, length) = head(get).unwrap().unwrap();
         assert_eq!(
-            (found.url.as_str(), found.host.as_deref(), found.reads, found.keeps),
+            (request.url.as_str(), request.host.as_deref(), request.reads, request.keeps),
             ("/a?b=c", Some("x:7"), true, true)
         );
         assert_eq!(length, get.len());

@@ -208,7 +208,7 @@ fn cgroup(meta: &tailsight_trace::RunMeta) -> Option<String> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TooMuchLost {
     lost: u64,
-    all: u64,
+    messages: u64,
     focus: f64,
 }
 
@@ -216,7 +216,7 @@ impl std::error::Error for TooMuchLost {}
 
 impl std::fmt::Display for TooMuchLost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (lost, part) = (self.lost, 100.0 * self.lost as f64 / self.all as f64);
+        let (lost, part) = (self.lost, 100.0 * self.lost as f64 / self.messages as f64);
         let focus = 100.0 * self.focus;
         write!(
             f,
@@ -230,10 +230,10 @@ impl std::fmt::Display for TooMuchLost {
 }
 
 /// Whether what was lost leaves enough: at most half as many messages as the focus is wide.
-fn check_loss(lost: u64, all: u64, (from, to): (f64, f64)) -> Result<(), TooMuchLost> {
+fn check_loss(lost: u64, messages: u64, (from, to): (f64, f64)) -> Result<(), TooMuchLost> {
     let focus = to - from;
-    match lost as f64 > focus / 2.0 * all as f64 {
-        true => Err(TooMuchLost { lost, all, focus }),
+    match lost as f64 > focus / 2.0 * messages as f64 {
+        true => Err(TooMuchLost { lost, messages, focus }),
         false => Ok(()),
     }
 }
@@ -262,8 +262,8 @@ pub fn diagnose_selected(
     for run in std::iter::once(opened).chain(against) {
         let lifetimes = &run.analysis.lifetimes;
         let lost = lifetimes.incomplete.get(&Incomplete::EventsLost).copied().unwrap_or(0);
-        let all = lifetimes.messages.len() as u64 + lifetimes.incomplete.values().sum::<u64>();
-        check_loss(lost, all, options.focus)?;
+        let messages = lifetimes.messages.len() as u64 + lifetimes.incomplete.values().sum::<u64>();
+        check_loss(lost, messages, options.focus)?;
     }
     let paths = opened.analysis.to_paths();
     let path = |id, leg, part: PathPart<'_>| paths.part(id, leg, part);
@@ -281,7 +281,7 @@ pub fn diagnose_selected(
     };
     let (mut facts, lifetimes) = (facts(&opened.run), &opened.analysis.lifetimes);
     (facts.clock_error_ns, facts.stamps) = (lifetimes.nic.error_ns(), lifetimes.nic.notes());
-    let (found, served) = std::thread::scope(|scope| {
+    let (diagnosed, served) = std::thread::scope(|scope| {
         // Of the same messages, and neither needs the other.
         let served = || {
             let work = opened.analysis.work();
@@ -289,16 +289,16 @@ pub fn diagnose_selected(
             (work, ideal)
         };
         let served = (options.leg == Leg::Total).then(|| scope.spawn(served));
-        let found = tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs);
-        (found, served.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
+        let diagnosed = tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs);
+        (diagnosed, served.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
-    match found {
+    match diagnosed {
         // Causes cannot be said; all the rest can.
         Err(why @ Error::NotEnough { .. }) => {
             Ok((tailsight_diagnose::overview(lifetimes, options, &facts, &why)?, CauseOf::new()))
         }
-        found => {
-            let (mut diagnosis, causes) = found?;
+        diagnosed => {
+            let (mut diagnosis, causes) = diagnosed?;
             let (work, of_run) = served.unzip();
             if let Some(work) = work {
                 tailsight_diagnose::work_balance::check(&mut diagnosis, &work);
@@ -380,13 +380,23 @@ mod tests {
     fn settings_of_an_interface_without_messages_are_left_out() {
         let setting = |id: &str| Setting { id: id.into(), ..Setting::default() };
         let device = |name: &str, here| meta::Device { name: name.into(), here, ..meta::Device::default() };
-        let of = |devices: Vec<meta::Device>| {
+        let settings_shown = |devices: Vec<meta::Device>| {
             let settings = vec![setting("swap"), setting("receive_cores:eth0")];
             super::settings(&RunMeta { settings, devices, ..RunMeta::default() }).len()
         };
-        assert_eq!((of(vec![device("lo", true)]), of(vec![device("lo", true), device("eth0", true)])), (1, 2));
+        assert_eq!(
+            (settings_shown(vec![device("lo", true)]), settings_shown(vec![device("lo", true), device("eth0", true)])),
+            (1, 2)
+        );
         // A container's own; and a run that does not know.
-        assert_eq!((of(vec![device("eth0", false)]), of(vec![device("veth", false)]), of(vec![])), (2, 2, 2));
+        assert_eq!(
+            (
+                settings_shown(vec![device("eth0", false)]),
+                settings_shown(vec![device("veth", false)]),
+                settings_shown(vec![])
+            ),
+            (2, 2, 2)
+        );
     }
 
     /// Some were written for names that no hook has, so that nothing was said when it was off.
@@ -403,16 +413,19 @@ mod tests {
     /// On a kernel without fentry neither the run nor its diagnosis said that fsync on xfs is not seen.
     #[test]
     fn a_run_that_sees_fsync_of_one_file_system_only_says_so() {
-        let of = |on: bool, program: &str, unseen: &[&str]| {
+        let blindness_of = |on: bool, program: &str, unseen: &[&str]| {
             let name = "ext4_sync_file_enter".to_owned();
             let hook = tailsight_trace::meta::Hook { name, on, program: program.into(), ..Default::default() };
             let unseen_syncs = unseen.iter().map(|name| (*name).to_owned()).collect();
             blind_to_fsync(&tailsight_trace::RunMeta { hooks: vec![hook], unseen_syncs, ..Default::default() })
         };
         let blind = Some("vfs_fsync_range".to_owned());
-        assert_eq!((of(true, "ext4_sync_file_enter", &[]), of(false, "", &[])), (blind.clone(), blind));
-        assert_eq!(of(true, "fentry_vfs_fsync_range", &[]), None);
-        assert_eq!(of(true, "ext4_sync_file_enter", &["xfs"]), None, "the note names it");
+        assert_eq!(
+            (blindness_of(true, "ext4_sync_file_enter", &[]), blindness_of(false, "", &[])),
+            (blind.clone(), blind)
+        );
+        assert_eq!(blindness_of(true, "fentry_vfs_fsync_range", &[]), None);
+        assert_eq!(blindness_of(true, "ext4_sync_file_enter", &["xfs"]), None, "the note names it");
         assert_eq!(blind_to_fsync(&tailsight_trace::RunMeta::default()), None, "a run of before these hooks");
     }
 

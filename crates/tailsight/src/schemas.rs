@@ -84,7 +84,7 @@ fn plain(schema: &mut Schema) {
 /// Takes `null` from what a value may be.
 fn never_null(schema: &mut Value) {
     if let Some(Value::Array(types)) = schema.get_mut("type") {
-        types.retain(|of| of != "null");
+        types.retain(|type_name| type_name != "null");
         if let [only] = &types[..] {
             schema["type"] = only.clone();
         }

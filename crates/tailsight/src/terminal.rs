@@ -186,14 +186,14 @@ impl Recording {
 
 /// The part of what the recording waits for that it holds, 0 to 1.
 fn part(until: &Until, contents: Contents, elapsed: Duration) -> f64 {
-    let of = |part: u64, all: u64| part as f64 / all as f64;
+    let share = |part: u64, whole: u64| part as f64 / whole as f64;
     let samples = match (contents.slow_samples, until.awaited_samples(contents, elapsed)) {
-        (Some(samples), Some(awaited)) => of(samples, awaited)
+        (Some(samples), Some(awaited)) => share(samples, awaited)
             .max(elapsed.as_secs_f64() / until.most_for_samples.as_secs_f64())
-            .max(of(contents.messages, until.most_messages)),
+            .max(share(contents.messages, until.most_messages)),
         _ => 1.0,
     };
-    of(contents.messages, until.messages).min(samples).min(1.0)
+    share(contents.messages, until.messages).min(samples).min(1.0)
 }
 
 /// What it waits for, in words.

@@ -88,11 +88,11 @@ impl Collector {
     }
 
     fn connect(&self) -> anyhow::Result<TcpStream> {
-        let all = self.host.to_socket_addrs().with_context(|| {
+        let addresses = self.host.to_socket_addrs().with_context(|| {
             format!("cannot find the host of {}: name another with --to, or its address", self.host)
         })?;
         let mut last = None;
-        for address in all {
+        for address in addresses {
             match TcpStream::connect_timeout(&address, PATIENCE) {
                 Ok(stream) => {
                     stream.set_write_timeout(Some(PATIENCE))?;
@@ -178,9 +178,9 @@ mod tests {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
             let at = listener.local_addr().expect("its address");
             let serving = std::thread::spawn(move || act(listener.accept().expect("a connection").0));
-            let found = parse(&format!("http://{at}")).expect("an address").send("{}");
+            let sent = parse(&format!("http://{at}")).expect("an address").send("{}");
             serving.join().expect("it served");
-            format!("{:#}", found.expect_err("it is no collector"))
+            format!("{:#}", sent.expect_err("it is no collector"))
         };
         let silent = served(|stream| {
             std::thread::sleep(PATIENCE + Duration::from_secs(1));

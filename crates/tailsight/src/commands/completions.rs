@@ -44,8 +44,8 @@ fn shown(command: &Command, name: &'static str) -> Command {
     // A group of a hidden option could not be built without it.
     shown = shown.groups(command.get_groups().filter(|group| group.get_args().all(is_shown)));
     for name in reference::pages::names().into_iter().filter(|name| *name != PROGRAM) {
-        if let Some(found) = command.find_subcommand(name).filter(|found| !found.is_hide_set()) {
-            shown = shown.subcommand(self::shown(found, name));
+        if let Some(subcommand) = command.find_subcommand(name).filter(|subcommand| !subcommand.is_hide_set()) {
+            shown = shown.subcommand(self::shown(subcommand, name));
         }
     }
     shown
@@ -54,11 +54,11 @@ fn shown(command: &Command, name: &'static str) -> Command {
 /// The lines that offer the values of positional arguments.
 fn positionals_in_fish(command: &Command) -> String {
     let mut text = String::new();
-    for of in command.get_subcommands() {
+    for subcommand in command.get_subcommands() {
         let values: Vec<String> =
-            of.get_positionals().flat_map(Arg::get_possible_values).map(|v| v.get_name().to_owned()).collect();
+            subcommand.get_positionals().flat_map(Arg::get_possible_values).map(|v| v.get_name().to_owned()).collect();
         if !values.is_empty() {
-            let (name, values) = (of.get_name(), values.join(" "));
+            let (name, values) = (subcommand.get_name(), values.join(" "));
             let _ = writeln!(
                 text,
                 "complete -c {PROGRAM} -n \"__fish_{PROGRAM}_using_subcommand {name}\" -f -a \"{values}\""

@@ -100,10 +100,10 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         }
         let opened = pipeline::open(&run)?;
         // The page has room for everything.
-        let all = Options { more: true, ..Options::default() };
-        let question = pipeline::chosen(all, None, &opened.latencies(), None);
+        let options = Options { more: true, ..Options::default() };
+        let question = pipeline::chosen(options, None, &opened.latencies(), None);
         let (diagnosis, causes) = match pipeline::diagnose(&opened, &question) {
-            Ok(found) => found,
+            Ok(diagnosed) => diagnosed,
             Err(error) => return not_available_or(error),
         };
         match again(recording, &diagnosis.causes) {
@@ -124,8 +124,9 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
     }
     terminal::print(&diagnosis_of(&diagnosis, Some(&opened.run.meta), &style))?;
     let page = args.out.join("report.html");
-    let of = Diagnosed { opened: &opened, options: &question, diagnosis: &diagnosis, causes: &causes, against: None };
-    pipeline::write_whole(&page, of.file())?;
+    let diagnosed =
+        Diagnosed { opened: &opened, options: &question, diagnosis: &diagnosis, causes: &causes, against: None };
+    pipeline::write_whole(&page, diagnosed.file())?;
     terminal::print(&format!("\nReport: {}\n", page.display()))?;
     Ok(Exit::Done)
 }

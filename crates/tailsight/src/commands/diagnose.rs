@@ -22,24 +22,24 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
         Ok(options) => Options { more: args.more, why: args.why, verbose: args.verbose, ..options },
         Err(error) => return not_available_or(error),
     };
-    let (opened, latencies, found) = if args.more || args.against.is_some() || !args.without.is_empty() {
+    let (opened, latencies, diagnosed) = if args.more || args.against.is_some() || !args.without.is_empty() {
         let opened = pipeline::open(&args.run)?;
         let against = args.against.as_deref().map(pipeline::open).transpose()?;
         let latencies = opened.latencies();
         let others = against.as_ref().map(Opened::latencies);
         let options = pipeline::chosen(options, Some(&args.question), &latencies, others.as_ref());
-        let found = match args.without.as_slice() {
+        let diagnosed = match args.without.as_slice() {
             [] => pipeline::diagnose_against(&opened, &options, against.as_ref()).map(|(diagnosis, _)| diagnosis),
             names => pipeline::diagnose_without(&opened, &options, names),
         };
-        (opened, latencies, found)
+        (opened, latencies, diagnosed)
     } else {
         let (opened, options, selection) =
             pipeline::open_for(&args.run, &args.question, without(&args.without_rule), options)?;
-        let found = pipeline::diagnose_selected(&opened, &options, None, Some(&selection));
-        (opened, selection.latencies, found.map(|(diagnosis, _)| diagnosis))
+        let diagnosed = pipeline::diagnose_selected(&opened, &options, None, Some(&selection));
+        (opened, selection.latencies, diagnosed.map(|(diagnosis, _)| diagnosis))
     };
-    let mut diagnosis = match found {
+    let mut diagnosis = match diagnosed {
         Ok(diagnosis) => diagnosis,
         Err(error) => {
             for warning in &opened.run.meta.warnings {

@@ -254,10 +254,10 @@ mod tests {
 
     #[test]
     fn a_host_that_cannot_record_is_a_failure() {
-        let all =
+        let hooks =
             [hook("sched", "sched_switch", Need::Required, true), hook("idle", "cpu_idle", Need::Optional, false)];
-        assert!(can_record(&[], Some(&all)));
-        assert!(!can_record(&["no rights".to_owned()], Some(&all)));
+        assert!(can_record(&[], Some(&hooks)));
+        assert!(!can_record(&["no rights".to_owned()], Some(&hooks)));
         assert!(!can_record(&[], None), "hooks could not be looked for");
         assert!(!can_record(&[], Some(&[hook("sched", "sched_switch", Need::Required, false)])));
     }

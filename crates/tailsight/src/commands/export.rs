@@ -42,29 +42,36 @@ pub fn run(args: &Export) -> anyhow::Result<Exit> {
         ExportFormat::Parquet => parquet(&opened, &dir)?,
         ExportFormat::Collapsed => collapsed(&opened, &options, &dir)?,
         ExportFormat::Csv => {
-            return diagnosed(&|of| write(&dir.join("causes.csv"), csv::causes(of.diagnosis).as_bytes()));
+            return diagnosed(&|diagnosed_run| {
+                write(&dir.join("causes.csv"), csv::causes(diagnosed_run.diagnosis).as_bytes())
+            });
         }
         ExportFormat::Pprof => {
-            return diagnosed(&|of| {
+            return diagnosed(&|diagnosed_run| {
                 has_samples(&opened)?;
                 let meta = &opened.run.meta;
                 let length_ns = meta.end_ns.saturating_sub(meta.start_ns);
-                write(&dir.join("stacks.pb.gz"), &pprof::profile(&of.stacks(), meta.started_unix_ns, length_ns))
+                write(
+                    &dir.join("stacks.pb.gz"),
+                    &pprof::profile(&diagnosed_run.stacks(), meta.started_unix_ns, length_ns),
+                )
             });
         }
         ExportFormat::FirefoxProfiler => {
-            return diagnosed(&|of| {
+            return diagnosed(&|diagnosed_run| {
                 has_samples(&opened)?;
-                write(&dir.join("profile.json"), &of.with_chosen(firefox::profile))
+                write(&dir.join("profile.json"), &diagnosed_run.with_chosen(firefox::profile))
             });
         }
         ExportFormat::Otlp => {
-            return diagnosed(&|of| write(&dir.join("traces.jsonl"), of.with_focus(otlp::traces).as_bytes()));
+            return diagnosed(&|diagnosed_run| {
+                write(&dir.join("traces.jsonl"), diagnosed_run.with_focus(otlp::traces).as_bytes())
+            });
         }
         ExportFormat::Perfetto => {
-            return diagnosed(&|of| {
+            return diagnosed(&|diagnosed_run| {
                 let threads = threads(&opened);
-                write(&dir.join("trace.pftrace"), &of.with_chosen(|input| perfetto::trace(input, &threads)))
+                write(&dir.join("trace.pftrace"), &diagnosed_run.with_chosen(|input| perfetto::trace(input, &threads)))
             });
         }
     }
@@ -79,21 +86,21 @@ fn diagnosed(
     written: &dyn Fn(&Diagnosed) -> anyhow::Result<()>,
 ) -> anyhow::Result<Exit> {
     let (diagnosis, causes) = match pipeline::diagnose(opened, options) {
-        Ok(found) => found,
+        Ok(diagnosis_and_causes) => diagnosis_and_causes,
         Err(error) => return not_available_or(error),
     };
-    let of = Diagnosed { opened, options, diagnosis: &diagnosis, causes: &causes, against: None };
+    let diagnosed_run = Diagnosed { opened, options, diagnosis: &diagnosis, causes: &causes, against: None };
     match to {
-        Some(to) => send(&of, to)?,
-        None => written(&of)?,
+        Some(to) => send(&diagnosed_run, to)?,
+        None => written(&diagnosed_run)?,
     }
     Ok(pipeline::verdict(&diagnosis))
 }
 
 /// Sends the messages in focus as spans, and prints how many.
-fn send(of: &Diagnosed, to: &Collector) -> anyhow::Result<()> {
+fn send(diagnosed_run: &Diagnosed, to: &Collector) -> anyhow::Result<()> {
     let (mut sent, mut refused, mut why) = (0, 0, String::new());
-    for (body, spans) in of.with_focus(|input| otlp::parts(input, SPANS)) {
+    for (body, spans) in diagnosed_run.with_focus(|input| otlp::parts(input, SPANS)) {
         let (rejected, words) = to.send(&body)?;
         sent += spans;
         refused += rejected;

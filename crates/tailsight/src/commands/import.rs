@@ -97,76 +97,76 @@ fn windows(dir: &Path) -> anyhow::Result<Option<Vec<(u64, u64)>>> {
     Ok(Some(chosen))
 }
 
-fn as_json(of: &Imported) -> import_json::Import {
-    let counts = &of.summary.counts;
+fn as_json(imported: &Imported) -> import_json::Import {
+    let counts = &imported.summary.counts;
     let sum = |by: &mut dyn Iterator<Item = &u64>| by.sum::<u64>();
     let gaps = Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?)));
     import_json::Import {
         schema: 1,
-        events: of.events,
-        events_outside: of.outside,
-        clock_error_ns: of.clock_error_ns,
+        events: imported.events,
+        events_outside: imported.outside,
+        clock_error_ns: imported.clock_error_ns,
         calls: sum(&mut counts.calls.values()),
         returns: sum(&mut counts.returns.values()),
-        instructions: sum(&mut of.summary.instructions.values()),
+        instructions: sum(&mut imported.summary.instructions.values()),
         spans: counts.spans,
         spans_unnamed: counts.unnamed,
-        trace_bytes: of.summary.trace_bytes,
-        decoded_bytes: of.summary.decoded_bytes,
-        lost_records: of.lost_records,
+        trace_bytes: imported.summary.trace_bytes,
+        decoded_bytes: imported.summary.decoded_bytes,
+        lost_records: imported.lost_records,
         granularity_ns: import_json::Granularity {
             p50: counts.granularity.quantile(0.5),
             p99: counts.granularity.quantile(0.99),
         },
         gaps: gaps.map(|(gap, &(count, ns))| import_json::Lack { why: gap.text(), count, ns }).collect(),
-        missing: of
+        missing: imported
             .missing
             .iter()
             .map(|(file, why)| import_json::MissingFile { file: file.clone(), why: why.clone() })
             .collect(),
-        functions: of.functions.iter().map(function).collect(),
+        functions: imported.functions.iter().map(function).collect(),
     }
 }
 
-fn function(of: &FunctionTime) -> import_json::Function {
+fn function(time: &FunctionTime) -> import_json::Function {
     import_json::Function {
-        function: of.function.clone(),
-        module: of.module.clone(),
-        kernel: of.kernel,
-        calls: of.calls,
-        total_ns: of.total_ns,
-        own_ns: of.own_ns,
+        function: time.function.clone(),
+        module: time.module.clone(),
+        kernel: time.kernel,
+        calls: time.calls,
+        total_ns: time.total_ns,
+        own_ns: time.own_ns,
     }
 }
 
-fn as_text(of: &Imported, args: &Import) -> String {
-    let counts = &of.summary.counts;
+fn as_text(imported: &Imported, args: &Import) -> String {
+    let counts = &imported.summary.counts;
     let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
     let mut out = format!(
         "Imported: {} spans of {} functions, {} of {} bytes of trace\n",
         counts.spans,
-        of.functions.len(),
-        of.summary.decoded_bytes,
-        of.summary.trace_bytes
+        imported.functions.len(),
+        imported.summary.decoded_bytes,
+        imported.summary.trace_bytes
     );
     if let (Some(half), Some(most)) = (counts.granularity.quantile(0.5), counts.granularity.quantile(0.99)) {
         let _ =
             writeln!(out, "Time:     in steps of {half} ns (median) to {most} ns (p99); ignore shorter differences");
     }
     if args.with.is_some() {
-        let _ = writeln!(out, "Clocks:   aligned to {} ns or better", of.clock_error_ns);
+        let _ = writeln!(out, "Clocks:   aligned to {} ns or better", imported.clock_error_ns);
     }
     for (gap, (n, ns)) in Gap::ALL.iter().filter_map(|gap| Some((gap, counts.gaps.get(gap)?))) {
         let _ = writeln!(out, "Gaps:     {n}, {} us: {}", us(*ns), gap.text());
     }
-    if of.lost_records > 0 {
-        let _ = writeln!(out, "Lost:     {} records of context switches and mappings, by perf", of.lost_records);
+    if imported.lost_records > 0 {
+        let _ = writeln!(out, "Lost:     {} records of context switches and mappings, by perf", imported.lost_records);
     }
-    for (file, why) in &of.missing {
+    for (file, why) in &imported.missing {
         let _ = writeln!(out, "Missing:  {file}: {why}");
     }
     let _ = writeln!(out, "\n{:>10} {:>12} {:>12}  function", "calls", "own us", "total us");
-    for f in of.functions.iter().take(args.top) {
+    for f in imported.functions.iter().take(args.top) {
         let module = f.module.rsplit('/').next().unwrap_or_default();
         let _ = writeln!(out, "{:>10} {:>12} {:>12}  {} ({module})", f.calls, us(f.own_ns), us(f.total_ns), f.function);
     }

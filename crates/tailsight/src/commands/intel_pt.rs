@@ -45,8 +45,13 @@ pub fn record(
     Ok(verdict)
 }
 
-fn change_row(of: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
-    ClockChangeRow::new(of.seq, of.cycle_last, (of.mult, of.shift), [of.monotonic, of.realtime, of.tai])
+fn change_row(parameters: &tailsight_host::vvar::Parameters) -> ClockChangeRow {
+    ClockChangeRow::new(
+        parameters.seq,
+        parameters.cycle_last,
+        (parameters.mult, parameters.shift),
+        [parameters.monotonic, parameters.realtime, parameters.tai],
+    )
 }
 
 /// Whether this machine can trace.

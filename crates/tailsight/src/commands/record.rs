@@ -64,8 +64,8 @@ fn record(args: &Record, out: &std::path::Path, own_session: bool) -> anyhow::Re
     } else {
         let run = out.display();
         let mut text = record_summary(&outcome.meta, &terminal::style(), args.verbose);
-        if let Some((until, seen)) = until.zip(outcome.few) {
-            text += &few(&until, seen);
+        if let Some((until, messages)) = until.zip(outcome.few) {
+            text += &few(&until, messages);
         }
         text += &format!("Next: tailsight diagnose {run}\n");
         terminal::print(&text)?;
@@ -101,16 +101,16 @@ fn speaks_the_protocol(run: &std::path::Path) -> anyhow::Result<()> {
 }
 
 /// What is said of a recording that its longest time ended with too few messages; nothing where none was seen, which is a warning.
-fn few(until: &Until, seen: u64) -> String {
-    if seen == 0 {
+fn few(until: &Until, messages: u64) -> String {
+    if messages == 0 {
         return String::new();
     }
     let (most, wanted) = (until.most.as_secs(), until.messages);
-    let then = match widened(seen as usize, tailsight_diagnose::Options::default().focus) {
+    let then = match widened(messages as usize, tailsight_diagnose::Options::default().focus) {
         Some(wide) => format!("diagnose explains {}", pipeline::slice(wide)),
         None => "with fewer, the intervals of diagnose are wider".to_owned(),
     };
-    format!("Few:      about {seen} messages in {most} s, of {wanted} that were wanted: {then}\n")
+    format!("Few:      about {messages} messages in {most} s, of {wanted} that were wanted: {then}\n")
 }
 
 /// Enough for commands with their keys and for most heads of HTTP requests; Redis packs many replies into one segment.
@@ -156,9 +156,9 @@ mod tests {
     fn few_messages_are_said_with_the_time_that_ended_the_recording() {
         let until = UNTIL;
         assert_eq!(until.few(2_500, Duration::from_secs(3)), None);
-        let said = |seen, then: &str| {
-            let text = format!("Few:      about {seen} messages in 30 s, of 2500 that were wanted: {then}\n");
-            assert_eq!(few(&until, seen), text);
+        let said = |messages, then: &str| {
+            let text = format!("Few:      about {messages} messages in 30 s, of 2500 that were wanted: {then}\n");
+            assert_eq!(few(&until, messages), text);
         };
         // A hundredth of them is enough.
         said(2_417, "with fewer, the intervals of diagnose are wider");

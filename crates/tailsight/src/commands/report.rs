@@ -40,7 +40,7 @@ pub fn run(args: &Report) -> anyhow::Result<Exit> {
         against.as_ref().map(pipeline::Opened::latencies).as_ref(),
     );
     let (diagnosis, causes) = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
-        Ok(found) => found,
+        Ok(diagnosed) => diagnosed,
         Err(error) => return not_available_or(error),
     };
     let out = args.out.clone().unwrap_or_else(|| run.join("report.html"));

@@ -44,11 +44,11 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
     let mut result = if let Some(objective) = args.slo {
         let (tolerance, tries) = (args.tolerance, usize::from(args.tries));
         let search = Search { objective, from: args.from, to: args.to, tolerance, tries };
-        let found = slo::highest(source.load(), &question, &search, &stop, &mut show, &mut |one, m| {
-            files.write(one.rate, m);
-            live.borrow_mut().prefix(format!("after {:.0}/s: ", one.rate));
+        let searched = slo::highest(source.load(), &question, &search, &stop, &mut show, &mut |attempt, m| {
+            files.write(attempt.rate, m);
+            live.borrow_mut().prefix(format!("after {:.0}/s: ", attempt.rate));
         });
-        found.map(|found| sweep::Sweep::of(Vec::new(), Some(found)))
+        searched.map(|highest| sweep::Sweep::of(Vec::new(), Some(highest)))
     } else {
         let rates = match args.rates.is_empty() {
             true => Rates::Rising { from: args.from, factor: args.factor, to: args.to },
@@ -78,14 +78,14 @@ pub fn run(args: &Args) -> anyhow::Result<Exit> {
         terminal::print(&shown::terminal::sweep(&sweep, &terminal::style()))?;
     }
     Ok(match &sweep.objective {
-        Some(found) => of_objective(found),
+        Some(highest) => of_objective(highest),
         None if sweep.highest_kept.is_none() => Exit::NotAvailable,
         None => Exit::Done,
     })
 }
 
-fn of_objective(found: &Highest) -> Exit {
-    match found.verdict.as_str() {
+fn of_objective(highest: &Highest) -> Exit {
+    match highest.verdict.as_str() {
         "met" => Exit::Done,
         "not-met" => Exit::GateNotMet,
         _ => Exit::NotAvailable,

@@ -23,32 +23,33 @@ pub fn run(args: &Symbolise) -> anyhow::Result<Exit> {
     if run.samples.frames.is_empty() {
         bail!("{} has no samples\n  record without --sample off", args.run.display());
     }
-    let found = debug_files::resolve(&run.samples, &args.debug_dir, Reader::start());
-    if found.samples != run.samples {
+    let resolution = debug_files::resolve(&run.samples, &args.debug_dir, Reader::start());
+    if resolution.samples != run.samples {
         let mut meta = run.meta.clone();
         if let Some(sampling) = &mut meta.sampling {
-            let user = found.samples.stacks.iter().flatten().filter_map(|&f| found.samples.frames.get(f as usize));
+            let user =
+                resolution.samples.stacks.iter().flatten().filter_map(|&f| resolution.samples.frames.get(f as usize));
             sampling.unnamed = user
                 .filter(|f| !f.kernel)
-                .fold([0, 0], |[none, all], f| [none + u64::from(f.function.is_empty()), all + 1]);
+                .fold([0, 0], |[none, functions], f| [none + u64::from(f.function.is_empty()), functions + 1]);
         }
         let writer = RunWriter::reopen(&args.run, &meta)?;
-        writer.samples(&found.samples)?;
+        writer.samples(&resolution.samples)?;
         writer.finish(&mut meta)?;
     }
-    terminal::print(&text(&found))?;
+    terminal::print(&text(&resolution))?;
     Ok(Exit::Done)
 }
 
 /// Where distributions put debug files.
 const USUAL: &str = "/usr/lib/debug";
 
-fn text(found: &Resolution) -> String {
+fn text(resolution: &Resolution) -> String {
     let mut out = format!(
         "Named:    {} functions that had no name; {} have none\nLines:    {} places have a source line now\n",
-        found.named, found.unnamed, found.lines
+        resolution.named, resolution.unnamed, resolution.lines
     );
-    let (with, without): (Vec<_>, Vec<_>) = found.modules.iter().partition(|m| m.file.is_some());
+    let (with, without): (Vec<_>, Vec<_>) = resolution.modules.iter().partition(|m| m.file.is_some());
     for module in with {
         if let Some(file) = &module.file {
             let _ = writeln!(out, "Resolution:    {} ({}) in {}", module.name, module.build_id, file.display());
@@ -57,7 +58,7 @@ fn text(found: &Resolution) -> String {
     for module in without {
         let _ = writeln!(out, "Missing:  {} ({})", module.name, module.build_id);
     }
-    for note in &found.notes {
+    for note in &resolution.notes {
         let _ = writeln!(out, "Unread:   {note}");
     }
     out

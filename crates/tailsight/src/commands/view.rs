@@ -106,7 +106,7 @@ impl Viewer {
     fn answer(&self, args: &View, asked: &Asked, first: Option<Request>, said: &mut bool) -> anyhow::Result<Turn> {
         let usual = Asked::of(&args.question);
         let question = Question { focus: asked.focus.clone(), leg: asked.leg, ..args.question.clone() };
-        let found = pipeline::options(&question).and_then(|options| {
+        let answered = pipeline::options(&question).and_then(|options| {
             let options = Options { more: true, ..options };
             let options = pipeline::chosen(
                 options,
@@ -114,11 +114,11 @@ impl Viewer {
                 &self.opened.latencies(),
                 self.against.as_ref().map(Opened::latencies).as_ref(),
             );
-            let found = pipeline::diagnose_against(&self.opened, &options, self.against.as_ref())?;
-            Ok((options, found))
+            let diagnosed = pipeline::diagnose_against(&self.opened, &options, self.against.as_ref())?;
+            Ok((options, diagnosed))
         });
-        let (options, (diagnosis, causes)) = match found {
-            Ok(found) => found,
+        let (options, (diagnosis, causes)) = match answered {
+            Ok(answered) => answered,
             // Of a question that the page asked, the page is told.
             Err(error) => {
                 let Some(request) = first else { return not_available_or(error).map(Turn::NotAvailable) };
@@ -126,22 +126,22 @@ impl Viewer {
                 return self.next(&usual);
             }
         };
-        let of = Diagnosed {
+        let diagnosed = Diagnosed {
             opened: &self.opened,
             options: &options,
             diagnosis: &diagnosis,
             causes: &causes,
             against: self.against.as_ref(),
         };
-        let page = of.served(args.points);
+        let page = diagnosed.served(args.points);
         if !*said {
             terminal::print(&format!("{}\n", self.door.address()))?;
             say!("serving {} to this host only, until Ctrl-C", self.opened.run.dir.display());
             *said = true;
         }
         let paths = self.opened.analysis.to_paths();
-        of.with_parts(|timelines, points| {
-            let one = |id| timelines.bundle(&[(id, paths.of(id, diagnosis.leg))]);
+        diagnosed.with_parts(|timelines, points| {
+            let bundle_of = |id| timelines.bundle(&[(id, paths.of(id, diagnosis.leg))]);
             let mut next = first;
             loop {
                 let request = match next.take() {
@@ -158,7 +158,7 @@ impl Viewer {
                     Ok((Path::Points(part), _)) => {
                         request.reply(200, "application/octet-stream", points.bytes(&part, args.points));
                     }
-                    Ok((Path::Message(id), _)) => message(request, id, &one, points, &self.opened),
+                    Ok((Path::Message(id), _)) => message(request, id, &bundle_of, points, &self.opened),
                 }
             }
         })
@@ -194,12 +194,12 @@ struct One {
     beside: Option<Beside>,
 }
 
-fn message(request: Request, id: u32, one: &dyn Fn(u32) -> Bundle, points: &Points, opened: &Opened) {
+fn message(request: Request, id: u32, bundle_of: &dyn Fn(u32) -> Bundle, points: &Points, opened: &Opened) {
     if opened.analysis.lifetimes.messages.get(id as usize).is_none() {
         let n = opened.analysis.lifetimes.messages.len();
         return request.reply(404, "text/plain", format!("there is no message {id}: the run has {n}").into_bytes());
     }
-    match serde_json::to_vec(&One { bundle: one(id), beside: points.beside(id) }) {
+    match serde_json::to_vec(&One { bundle: bundle_of(id), beside: points.beside(id) }) {
         Ok(json) => request.reply(200, "application/json", json),
         Err(error) => request.reply(500, "text/plain", error.to_string().into_bytes()),
     }
@@ -313,10 +313,10 @@ mod tests {
     #[test]
     fn a_query_changes_what_it_names() {
         let usual = Asked { focus: Some("p90..p100".into()), leg: None };
-        let of = |query| Asked::from_query(query, &usual).expect("a question");
-        assert_eq!(of(""), usual);
-        assert_eq!(of("focus=p50..p60").focus.as_deref(), Some("p50..p60"));
-        assert_eq!(of("leg=receive"), Asked { leg: Some(tailsight_lifetime::Leg::Receive), ..usual.clone() });
+        let question_of = |query| Asked::from_query(query, &usual).expect("a question");
+        assert_eq!(question_of(""), usual);
+        assert_eq!(question_of("focus=p50..p60").focus.as_deref(), Some("p50..p60"));
+        assert_eq!(question_of("leg=receive"), Asked { leg: Some(tailsight_lifetime::Leg::Receive), ..usual.clone() });
         assert!(Asked::from_query("run=/etc", &usual).is_err());
     }
 

@@ -24,10 +24,10 @@ pub fn man_pages() -> std::io::Result<Vec<(String, String)>> {
 /// `NotFound` for a name that is no command's.
 pub fn man_page(name: &str) -> std::io::Result<String> {
     let page = PAGES.iter().find(|page| page.name == name).ok_or(std::io::ErrorKind::NotFound)?;
-    let mut all = super::command().disable_help_subcommand(true);
-    all.build();
-    let version = all.get_version().unwrap_or_default().to_owned();
-    let command = if name == "tailsight" { Some(&all) } else { all.find_subcommand(name) };
+    let mut program = super::command().disable_help_subcommand(true);
+    program.build();
+    let version = program.get_version().unwrap_or_default().to_owned();
+    let command = if name == "tailsight" { Some(&program) } else { program.find_subcommand(name) };
     let mut text = Vec::new();
     render(command.ok_or(std::io::ErrorKind::NotFound)?, page, &version, &mut text)?;
     String::from_utf8(text).map_err(std::io::Error::other)

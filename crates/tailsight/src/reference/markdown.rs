@@ -6,20 +6,20 @@ use super::pages::PAGES;
 
 /// The reference page of all commands.
 pub fn markdown() -> String {
-    let mut all = super::command().disable_help_subcommand(true);
-    all.build();
+    let mut program = super::command().disable_help_subcommand(true);
+    program.build();
     let mut out = "# Commands\n\n\
         Made from the definition that also gives the parser, `--help`, the man pages and the completions.\n\
         `TAILSIGHT_WRITE_COMMANDS=1 cargo test -p tailsight commands_page` writes it; the same test fails when it is stale.\n"
         .to_owned();
     out += "\n| Command | |\n|---|---|\n";
     for page in PAGES.iter().filter(|page| page.name != "tailsight") {
-        let about = all.find_subcommand(page.name).and_then(Command::get_about).map(ToString::to_string);
+        let about = program.find_subcommand(page.name).and_then(Command::get_about).map(ToString::to_string);
         out += &format!("| [{0}](#tailsight-{0}) | {1} |\n", page.name, about.unwrap_or_default());
     }
     for page in PAGES {
         let own = page.name == "tailsight";
-        let Some(command) = (if own { Some(&all) } else { all.find_subcommand(page.name) }) else { continue };
+        let Some(command) = (if own { Some(&program) } else { program.find_subcommand(page.name) }) else { continue };
         out += &if own { "\n## tailsight\n".to_owned() } else { format!("\n## tailsight {}\n", page.name) };
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         out += &format!("\n{}.\n", about.trim_end_matches('.'));

@@ -22,15 +22,15 @@ pub const HELP_WIDTH: usize = 80;
 
 /// The whole command line: clap's definition with the texts of [`pages`].
 pub fn command() -> Command {
-    let mut all = Cli::command().max_term_width(HELP_WIDTH);
+    let mut program = Cli::command().max_term_width(HELP_WIDTH);
     for page in pages::PAGES {
-        all = if page.name == "tailsight" {
-            dressed(all, page, "tailsight")
+        program = if page.name == "tailsight" {
+            dressed(program, page, "tailsight")
         } else {
-            all.mut_subcommand(page.name, |command| dressed(command, page, &format!("tailsight {}", page.name)))
+            program.mut_subcommand(page.name, |command| dressed(command, page, &format!("tailsight {}", page.name)))
         };
     }
-    all
+    program
 }
 
 fn dressed(command: Command, page: &Page, called: &str) -> Command {

@@ -7,17 +7,17 @@ use super::{HELP_WIDTH, Page, command, man_pages, markdown::markdown};
 
 /// Every command that `--help` shows, with its page.
 fn commands() -> Vec<(Command, &'static Page)> {
-    let mut all = command().disable_help_subcommand(true);
-    all.build();
-    let shown = all.get_subcommands().filter(|c| !c.is_hide_set());
-    let mut found: Vec<(Command, &Page)> = shown
+    let mut program = command().disable_help_subcommand(true);
+    program.build();
+    let shown = program.get_subcommands().filter(|c| !c.is_hide_set());
+    let mut documented: Vec<(Command, &Page)> = shown
         .map(|c| {
             let page = PAGES.iter().find(|page| page.name == c.get_name());
             (c.clone(), page.unwrap_or_else(|| panic!("{} has no page in src/reference/pages.rs", c.get_name())))
         })
         .collect();
-    found.push((all.clone(), &PAGES[0]));
-    found
+    documented.push((program.clone(), &PAGES[0]));
+    documented
 }
 
 /// What `--help` prints in a terminal of 80 columns.
@@ -73,9 +73,12 @@ fn common_options_come_first() {
         ("ideal", &["--model", "--calibrate", "--calibration"]),
         ("fix", &["--yes", "--shell", "--undo"]),
     ] {
-        let found = first(name);
-        assert!(found.starts_with(&common.iter().map(ToString::to_string).collect::<Vec<_>>()), "{name}: {found:?}");
-        assert!(found.len() <= 17, "{name} has {} options in its first section: {found:?}", found.len());
+        let options = first(name);
+        assert!(
+            options.starts_with(&common.iter().map(ToString::to_string).collect::<Vec<_>>()),
+            "{name}: {options:?}"
+        );
+        assert!(options.len() <= 17, "{name} has {} options in its first section: {options:?}", options.len());
     }
 }
 
@@ -238,13 +241,17 @@ fn commands_page_is_current() {
 #[test]
 fn the_page_has_every_command_and_option() {
     let page = markdown();
-    for (command, of) in commands() {
+    for (command, reference) in commands() {
         assert!(page.contains(&format!(
             "\n## tailsight{}\n",
-            if of.name == "tailsight" { String::new() } else { format!(" {}", of.name) }
+            if reference.name == "tailsight" { String::new() } else { format!(" {}", reference.name) }
         )));
         for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long) {
-            assert!(matches!(long, "help" | "version") || page.contains(&format!("--{long}")), "{} --{long}", of.name);
+            assert!(
+                matches!(long, "help" | "version") || page.contains(&format!("--{long}")),
+                "{} --{long}",
+                reference.name
+            );
         }
     }
 }

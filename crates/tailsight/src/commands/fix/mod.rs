@@ -55,8 +55,8 @@ fn of_run(args: &Fix) -> anyhow::Result<Exit> {
     if diagnosis.not_available.is_some() {
         return Ok(pipeline::verdict(&diagnosis));
     }
-    let known = known(&opened.run.meta);
-    let Some(number) = args.number else { return list(&diagnosis, &known, args.json) };
+    let origin = origin(&opened.run.meta);
+    let Some(number) = args.number else { return list(&diagnosis, &origin, args.json) };
     let Some((cause, action)) = find(&diagnosis, number) else {
         say!(
             "tailsight: no fix has number {number}: this run has {}; tailsight fix {} lists them",
@@ -72,24 +72,25 @@ fn of_run(args: &Fix) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    make(&diagnosis, cause, action, &known, args)
+    make(&diagnosis, cause, action, &origin, args)
 }
 
 /// What the run knows of where it was recorded.
-fn known(meta: &RunMeta) -> Origin {
-    let one = |p: &tailsight_trace::meta::Process| Identity { pid: p.pid, started: p.started, comm: p.comm.clone() };
-    Origin { boot_id: meta.host.boot_id.clone(), processes: meta.target.processes.iter().map(one).collect() }
+fn origin(meta: &RunMeta) -> Origin {
+    let identity =
+        |p: &tailsight_trace::meta::Process| Identity { pid: p.pid, started: p.started, comm: p.comm.clone() };
+    Origin { boot_id: meta.host.boot_id.clone(), processes: meta.target.processes.iter().map(identity).collect() }
 }
 
 /// The fixes with the cause that each is first named for, by their numbers.
 fn numbered(d: &Diagnosis) -> Vec<(&Cause, &Action)> {
-    let mut all: Vec<(&Cause, &Action)> = vec![];
+    let mut actions: Vec<(&Cause, &Action)> = vec![];
     for (cause, action) in d.causes.iter().flat_map(|c| c.actions.iter().map(move |a| (c, a))) {
-        if !all.iter().any(|(_, known)| known.n == action.n) {
-            all.push((cause, action));
+        if !actions.iter().any(|(_, listed)| listed.n == action.n) {
+            actions.push((cause, action));
         }
     }
-    all
+    actions
 }
 
 fn find(d: &Diagnosis, number: u32) -> Option<(&Cause, &Action)> {
@@ -110,10 +111,10 @@ fn name(cause: &Cause) -> String {
     if title == cause.category.as_str() { title } else { format!("{title} ({})", cause.category) }
 }
 
-fn list(d: &Diagnosis, known: &Origin, as_json: bool) -> anyhow::Result<Exit> {
+fn list(d: &Diagnosis, origin: &Origin, as_json: bool) -> anyhow::Result<Exit> {
     let numbered = numbered(d);
     if as_json {
-        json::list(d, &numbered, &by_hand(d), |action| here(action, known))?;
+        json::list(d, &numbered, &by_hand(d), |action| here(action, origin))?;
         return Ok(if numbered.is_empty() { Exit::NotAvailable } else { Exit::Done });
     }
     let by_hand = by_hand(d);
@@ -128,7 +129,7 @@ fn list(d: &Diagnosis, known: &Origin, as_json: bool) -> anyhow::Result<Exit> {
         for says in &action.says {
             writeln!(out, "    changes  {}", clean(says))?;
         }
-        writeln!(out, "    here     {}", here(action, known).text)?;
+        writeln!(out, "    here     {}", here(action, origin).text)?;
     }
     if !by_hand_shown.is_empty() {
         writeln!(out, "{}By hand:", if shown.is_empty() { "" } else { "\n" })?;
@@ -153,7 +154,9 @@ fn list(d: &Diagnosis, known: &Origin, as_json: bool) -> anyhow::Result<Exit> {
 
 /// How many lines of the list are left out.
 fn below_floor((fixes, by_hand): (usize, usize)) -> String {
-    let some = |n: usize, one: &str, many: &str| (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }));
+    let some = |n: usize, singular: &str, plural: &str| {
+        (n > 0).then(|| format!("{n} {}", if n == 1 { singular } else { plural }))
+    };
     let what: Vec<String> =
         [some(fixes, "fix", "fixes"), some(by_hand, "line by hand", "lines by hand")].into_iter().flatten().collect();
     format!(
@@ -165,16 +168,16 @@ fn below_floor((fixes, by_hand): (usize, usize)) -> String {
 
 /// What only a person can do, each line with the cause that it is first named for.
 fn by_hand(d: &Diagnosis) -> Vec<(&Cause, &model::Fix)> {
-    let mut all: Vec<(&Cause, &model::Fix)> = vec![];
+    let mut by_hand: Vec<(&Cause, &model::Fix)> = vec![];
     for cause in &d.causes {
         let is_action = |i: usize| cause.actions.iter().any(|a| a.shell.contains(&i));
         for (_, fix) in cause.steps.iter().enumerate().filter(|(i, _)| !is_action(*i)) {
-            if !all.iter().any(|(_, known)| *known == fix) {
-                all.push((cause, fix));
+            if !by_hand.iter().any(|(_, listed)| *listed == fix) {
+                by_hand.push((cause, fix));
             }
         }
     }
-    all
+    by_hand
 }
 
 /// Whether a fix can be made here and now.
@@ -188,8 +191,8 @@ pub struct Here {
     text: String,
 }
 
-fn here(action: &Action, known: &Origin) -> Here {
-    match tailsight_fix::plan(&Live, &action.changes, known) {
+fn here(action: &Action, origin: &Origin) -> Here {
+    match tailsight_fix::plan(&Live, &action.changes, origin) {
         Ok(plan) => {
             let n = plan.writes().count();
             let root = !plan.writes().all(|step| Live.may_write(&step.place));
@@ -209,9 +212,9 @@ fn values(n: usize) -> String {
     format!("{n} value{}", if n == 1 { "" } else { "s" })
 }
 
-fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Origin, args: &Fix) -> anyhow::Result<Exit> {
+fn make(d: &Diagnosis, cause: &Cause, action: &Action, origin: &Origin, args: &Fix) -> anyhow::Result<Exit> {
     let say = |text: &str| if args.json { Ok(()) } else { terminal::print(text) };
-    let plan = match tailsight_fix::plan(&Live, &action.changes, known) {
+    let plan = match tailsight_fix::plan(&Live, &action.changes, origin) {
         Ok(plan) => plan,
         Err(error) => {
             say!("tailsight: {}", tailsight_units::chain(&error));
@@ -246,7 +249,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, known: &Origin, args: &Fi
     let mut journal = FileStore::open(&default_folder())?;
     let about = About { title: action.title.clone(), run: d.run.clone(), when: now() };
     let Applied { changed, ended } =
-        tailsight_fix::apply(&mut Live, &mut journal, &plan, (&action.changes, known), about)?;
+        tailsight_fix::apply(&mut Live, &mut journal, &plan, (&action.changes, origin), about)?;
     if args.json {
         json::made(d, (cause, action), &plan, (changed, ended), journal.store.path())?;
         return Ok(Exit::Done);
@@ -334,7 +337,7 @@ fn undo(force: bool, as_json: bool) -> anyhow::Result<Exit> {
 fn lines(puts: &[Put]) -> Vec<(String, usize)> {
     let mut lines: Vec<(String, usize)> = vec![];
     for line in puts.iter().map(said) {
-        match lines.iter_mut().find(|(known, _)| *known == line) {
+        match lines.iter_mut().find(|(listed, _)| *listed == line) {
             Some((_, n)) => *n += 1,
             None => lines.push((line, 1)),
         }
@@ -392,7 +395,7 @@ fn status(as_json: bool) -> anyhow::Result<Exit> {
                 other => other.to_string(),
             };
             let row = format!("{place}: {}, before {}", entry.now, entry.was);
-            match rows.iter_mut().find(|(known, _)| *known == row) {
+            match rows.iter_mut().find(|(listed, _)| *listed == row) {
                 Some((_, n)) => *n += 1,
                 None => rows.push((row, 1)),
             }

@@ -33,7 +33,7 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
         pipeline::writable(path)?;
     }
     let stop = on_interrupt();
-    let found = calibrate(
+    let peak = calibrate(
         &plan,
         workers,
         args.window.as_nanos() as u64,
@@ -44,7 +44,7 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
             Asked::PerSecond(rate) => say!("{rate:>8.0} requests/s asked for: {per_s:.0} answered"),
         },
     );
-    match or_usage(found)? {
+    match or_usage(peak)? {
         Peak::Found(peak) => {
             if let Some(path) = &args.out {
                 write(path, &peak)?;
@@ -61,12 +61,12 @@ pub fn run(args: &Ideal, target: &str) -> anyhow::Result<Option<Calibration>> {
 /// CPU time of all threads of a process, ns.
 fn cpu_ns(pid: u32) -> Option<u64> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-    let of = |dir: std::fs::DirEntry| {
+    let cpu_ns_of = |dir: std::fs::DirEntry| {
         let text = std::fs::read_to_string(dir.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<u64>().ok()
     };
     // A thread may end while it is looked at.
-    Some(threads.filter_map(|dir| of(dir.ok()?)).sum())
+    Some(threads.filter_map(|dir| cpu_ns_of(dir.ok()?)).sum())
 }
 
 fn write(path: &Path, peak: &Calibration) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tailsight_ideal::queue::QueueError;
-use tailsight_ideal::{Error, GivenParameters, Ideal as Found, capacity, ideal};
+use tailsight_ideal::{Error, GivenParameters, Ideal as Comparison, capacity, ideal};
 use tailsight_measure::capacity::Calibration;
 use tailsight_report::terminal::ideal as shown;
 
@@ -14,18 +14,18 @@ use crate::{Exit, pipeline, terminal};
 /// Compares and prints.
 pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyhow::Result<Exit> {
     let opened = pipeline::open(run)?;
-    let known = GivenParameters {
+    let given = GivenParameters {
         service_ns: args.service.or(calibration.map(|c| c.service_ns)),
         calibrated: args.service.is_none() && calibration.is_some(),
         workers: args.workers,
     };
     let name = run.display().to_string();
     let work = opened.analysis.work();
-    let found = match ideal(&name, &opened.analysis.lifetimes, &work, &known, &args.percentiles()) {
-        Ok(found) => found,
+    let comparison = match ideal(&name, &opened.analysis.lifetimes, &work, &given, &args.percentiles()) {
+        Ok(comparison) => comparison,
         // With a service time that was given the question is wrong, with the run's own the run is too short or too busy.
-        Err(Error::Queue(error @ QueueError::Unstable { .. })) if known.service_ns.is_some() => {
-            or_usage::<Found, _>(Err(error))
+        Err(Error::Queue(error @ QueueError::Unstable { .. })) if given.service_ns.is_some() => {
+            or_usage::<Comparison, _>(Err(error))
         }
         Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
             say!("tailsight: {error}");
@@ -33,9 +33,9 @@ pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyho
         }
         Err(error) => return Err(error.into()),
     };
-    let mut found = found;
+    let mut comparison = comparison;
     if let Some(objective) = args.slo {
-        found.capacity = match capacity(&opened.analysis, &work, &found.model, objective) {
+        comparison.capacity = match capacity(&opened.analysis, &work, &comparison.model, objective) {
             Ok(capacity) => Some(capacity),
             Err(error @ (Error::NoIdeal { .. } | Error::Queue(_))) => {
                 say!("tailsight: {error}");
@@ -45,13 +45,13 @@ pub fn run(args: &Ideal, run: &Path, calibration: Option<&Calibration>) -> anyho
         };
     }
     if let Some(file) = &args.plot {
-        plot::write(file, &found)?;
+        plot::write(file, &comparison)?;
         say!("wrote {}", file.display());
     }
     if args.json {
-        terminal::print_json(&found)?;
+        terminal::print_json(&comparison)?;
     } else {
-        terminal::print(&shown::of_run(&found, &terminal::style()))?;
+        terminal::print(&shown::of_run(&comparison, &terminal::style()))?;
     }
-    Ok(verdict(args, &found.not_available))
+    Ok(verdict(args, &comparison.not_available))
 }
