@@ -302,10 +302,10 @@ fn fixes_are_listed_against_causes_that_matter_and_the_others_counted() {
     let mut left_out = 0;
     for name in ["memcached-requests", "memcached-tcp", "memcached-udp", "nginx-2-workers", "redis-ipv6"] {
         let wide = ["--focus", "p70..p100", "--reference", "p10..p70"];
-        let all = json(&run(&[&["fix", &golden(name), "--json"][..], &wide].concat()));
+        let answer = json(&run(&[&["fix", &golden(name), "--json"][..], &wide].concat()));
         let small = |kind: &str| {
-            let small = |one: &&serde_json::Value| one["cause"]["share"].as_f64().unwrap() < 0.01;
-            (all[kind].as_array().unwrap().len(), all[kind].as_array().unwrap().iter().filter(small).count())
+            let small = |row: &&serde_json::Value| row["cause"]["share"].as_f64().unwrap() < 0.01;
+            (answer[kind].as_array().unwrap().len(), answer[kind].as_array().unwrap().iter().filter(small).count())
         };
         let ((fixes, small_fixes), (by_hand, small_by_hand)) = (small("fixes"), small("by_hand"));
         let output = run(&[&["fix", &golden(name)][..], &wide].concat());

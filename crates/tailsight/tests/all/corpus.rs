@@ -25,7 +25,7 @@ fn summary(answer: &Value) -> Value {
         let share = cause["share"].as_f64().unwrap_or_default() * 100.0;
         format!("{share:.1} % {} {}{function}", text(&cause["category"]), text(&cause["name"]))
     };
-    let list = |of: &str| answer[of].as_array().cloned().unwrap_or_default();
+    let list = |key: &str| answer[key].as_array().cloned().unwrap_or_default();
     json!({
         "ns": {"p50": answer["latency_ns"]["p50"], "focus": answer["focus"]["mean_ns"]},
         "causes": list("causes").iter().take(4).map(cause).collect::<Vec<_>>(),
@@ -42,7 +42,7 @@ fn kept_recordings_have_the_answers_that_they_had() {
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
-    let mut found: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
+    let mut summaries: BTreeMap<String, BTreeMap<&str, Value>> = BTreeMap::new();
     let mut rules: BTreeSet<String> = BTreeSet::new();
     for name in &names {
         let path = folder().join(name).join("run").display().to_string();
@@ -53,17 +53,17 @@ fn kept_recordings_have_the_answers_that_they_had() {
             rules.extend(
                 answer["rules"].as_array().into_iter().flatten().filter_map(|r| Some(r["rule"].as_str()?.to_owned())),
             );
-            found.entry(name.clone()).or_default().insert(leg, summary(&answer));
+            summaries.entry(name.clone()).or_default().insert(leg, summary(&answer));
         }
     }
     let file = folder().join("expected.json");
-    let found = json!(found);
+    let summaries = json!(summaries);
     if std::env::var_os("UPDATE_CORPUS").is_some() {
-        std::fs::write(&file, serde_json::to_string_pretty(&found).unwrap() + "\n").unwrap();
+        std::fs::write(&file, serde_json::to_string_pretty(&summaries).unwrap() + "\n").unwrap();
     }
     let expected: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     for name in &names {
-        assert_eq!(found[name], expected[name], "{name}: if that is right, UPDATE_CORPUS=1");
+        assert_eq!(summaries[name], expected[name], "{name}: if that is right, UPDATE_CORPUS=1");
     }
     let silent = |rule: &&Rule| !rules.contains(rule.id());
     let silent: Vec<Rule> = Rule::ALL.iter().filter(silent).copied().collect();

@@ -10,10 +10,10 @@ fn golden(name: &str) -> String {
     format!("{}/../tailsight-lifetime/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-fn exported(of: &str, format: &str, file: &str) -> Vec<u8> {
+fn exported(run_name: &str, format: &str, file: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().expect("a folder");
     let out = dir.path().display().to_string();
-    let output = run(&["export", &golden(of), "--format", format, "-o", &out]);
+    let output = run(&["export", &golden(run_name), "--format", format, "-o", &out]);
     assert!(output.status.success(), "{}", shown(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{out}/{file}\n"));
     std::fs::read(dir.path().join(file)).expect("the file")
@@ -69,7 +69,7 @@ fn a_trace_of_perfetto_nests_on_every_track_and_has_the_slowest_message() {
     let name = format!("message {}", slowest["id"]);
     let mut names: BTreeMap<u64, String> = BTreeMap::new();
     let mut open: BTreeMap<u64, Vec<(String, u64)>> = BTreeMap::new();
-    let (mut last, mut found, mut flows) = (0, None, BTreeMap::<u64, u32>::new());
+    let (mut last, mut slowest_ns, mut flows) = (0, None, BTreeMap::<u64, u32>::new());
     let mut parents = vec![];
     for (number, _, packet) in fields(&trace) {
         assert_eq!(number, 1);
@@ -100,7 +100,7 @@ fn a_trace_of_perfetto_nests_on_every_track_and_has_the_slowest_message() {
             2 => {
                 let (text, from) = stack.pop().expect("an end without its begin");
                 if text == name {
-                    found = Some(at - from);
+                    slowest_ns = Some(at - from);
                 }
             }
             other => panic!("type {other}"),
@@ -108,7 +108,7 @@ fn a_trace_of_perfetto_nests_on_every_track_and_has_the_slowest_message() {
     }
     assert!(open.values().all(Vec::is_empty), "a slice without an end");
     assert!(parents.iter().all(|p| names.contains_key(p)), "a parent that is not there");
-    assert_eq!(found, slowest["latency_ns"].as_u64());
+    assert_eq!(slowest_ns, slowest["latency_ns"].as_u64());
     assert!(names.values().any(|n| n == "core 0" || n == "core 1"), "{names:?}");
     let flow = slowest["id"].as_u64().expect("an id") + 1;
     assert!(flows[&flow] >= 2, "the slowest message's flow leads from its slice to a core");
@@ -163,10 +163,10 @@ impl Receiver {
     fn start(status: u16, answer: &'static str) -> Receiver {
         let server = std::sync::Arc::new(tiny_http::Server::http("127.0.0.1:0").expect("a port"));
         let address = format!("http://{}", server.server_addr().to_ip().expect("an address"));
-        let of = std::sync::Arc::clone(&server);
+        let listening = std::sync::Arc::clone(&server);
         let thread = std::thread::spawn(move || {
             let mut bodies = vec![];
-            for mut request in of.incoming_requests() {
+            for mut request in listening.incoming_requests() {
                 assert_eq!((request.method(), request.url()), (&tiny_http::Method::Post, "/v1/traces"));
                 let json = |h: &tiny_http::Header| h.field.equiv("Content-Type") && h.value == "application/json";
                 assert!(request.headers().iter().any(json));
@@ -197,11 +197,11 @@ fn a_collector_receives_the_spans_with_their_links() {
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let address = format!("{}/v1/traces", receiver.address);
     let requests = receiver.received();
-    let of = |data: &Value| data["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
-    let spans: Vec<Value> = requests.iter().flat_map(of).collect();
+    let spans_of = |data: &Value| data["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
+    let spans: Vec<Value> = requests.iter().flat_map(spans_of).collect();
     assert_eq!(printed, format!("{} spans: {address}\n", spans.len()));
     let file = String::from_utf8(exported("memcached-requests", "otlp", "traces.jsonl")).expect("UTF-8");
-    assert_eq!(spans, of(&serde_json::from_str(&file).expect("JSON")));
+    assert_eq!(spans, spans_of(&serde_json::from_str(&file).expect("JSON")));
     assert!(requests.iter().all(|data| data["resourceSpans"][0]["resource"]["attributes"][0]["key"] == "service.name"));
 
     let ids: Vec<(&Value, &Value)> = spans.iter().map(|s| (&s["traceId"], &s["spanId"])).collect();
@@ -211,24 +211,24 @@ fn a_collector_receives_the_spans_with_their_links() {
 
 #[test]
 fn what_a_collector_does_not_take_is_an_error() {
-    let of = golden("memcached-requests");
+    let run_dir = golden("memcached-requests");
     for (status, answer, words) in [
         (503, "try later", "answered 503: try later"),
         (200, "{\"partialSuccess\":{\"rejectedSpans\":\"2\",\"errorMessage\":\"too old\"}}", "rejected 2 of"),
     ] {
         let receiver = Receiver::start(status, answer);
-        let output = run(&["export", &of, "--format", "otlp", "--to", &receiver.address]);
+        let output = run(&["export", &run_dir, "--format", "otlp", "--to", &receiver.address]);
         assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
         assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{}", shown(&output));
         receiver.received();
     }
     // Nobody listens on a port that was just given back.
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    let output = run(&["export", &of, "--format", "otlp", "--to", &format!("http://127.0.0.1:{port}")]);
+    let output = run(&["export", &run_dir, "--format", "otlp", "--to", &format!("http://127.0.0.1:{port}")]);
     assert_eq!(output.status.code(), Some(1), "{}", shown(&output));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot reach a collector"), "{}", shown(&output));
     for wrong in [&["--to", "https://x"][..], &["--to", "http://x", "--format", "csv"]] {
-        let output = run(&[&["export", &of, "--format", "otlp"][..2], wrong].concat());
+        let output = run(&[&["export", &run_dir, "--format", "otlp"][..2], wrong].concat());
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", shown(&output));
     }
 }

@@ -30,9 +30,9 @@ fn fix(live: &Live, out: &str, category: &str, name: &str, with: &str) -> (Strin
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let d = json(&output);
     let steps = d["causes"].as_array().unwrap().iter().flat_map(|c| c["steps"].as_array().into_iter().flatten());
-    let all: Vec<(&str, &str)> = steps.filter_map(|f| f["command"].as_str().zip(f["undo"].as_str())).collect();
-    let found = all.iter().find(|(command, _)| command.contains(with));
-    let (command, undo) = found.unwrap_or_else(|| panic!("no {with} in {all:?}"));
+    let commands: Vec<(&str, &str)> = steps.filter_map(|f| f["command"].as_str().zip(f["undo"].as_str())).collect();
+    let command = commands.iter().find(|(command, _)| command.contains(with));
+    let (command, undo) = command.unwrap_or_else(|| panic!("no {with} in {commands:?}"));
     ((*command).to_owned(), (*undo).to_owned())
 }
 
@@ -89,12 +89,12 @@ fn fixes_change_what_they_say_in_another_network_namespace_and_give_it_back() {
     let cores = || each("sed -n s/^Cpus_allowed_list:.//p /proc/$t/status");
     let count = cores().lines().count();
     assert!(count > 1 && cores().contains('1'), "{}", cores());
-    let all = |value: &str| vec![value; count].join("\n");
+    let of_each_thread = |value: &str| vec![value; count].join("\n");
     let pin = fix(&live, &out, "wakeup-delay", "migrated", "taskset -acp");
-    changes_and_comes_back(&pin, cores, &all("0"));
+    changes_and_comes_back(&pin, cores, &of_each_thread("0"));
     let policy = || each("sed \"s/.*) //\" /proc/$t/stat | cut -d\" \" -f38,39");
     let first = fix(&live, &out, "wakeup-delay", "runnable", "chrt -a -f");
-    changes_and_comes_back(&first, policy, &all("1 1"));
+    changes_and_comes_back(&first, policy, &of_each_thread("1 1"));
     // A neighbour by its name, and one that no other program of this machine has.
     let comm = format!("ts-fix-{pid}");
     let program = live.path(&comm);
@@ -146,9 +146,9 @@ impl Fixer<'_> {
             a["changes"].as_array().unwrap().iter().any(|c| c["kind"] == kind && c.to_string().contains(with))
         };
         let action = actions.iter().find(is).unwrap_or_else(|| panic!("no {kind} {with} in {actions:?}"));
-        let mut all = vec!["fix".to_owned(), self.out.clone(), action["n"].to_string()];
-        all.extend(question);
-        all
+        let mut words = vec!["fix".to_owned(), self.out.clone(), action["n"].to_string()];
+        words.extend(question);
+        words
     }
 
     fn fix(&self, words: &[String], more: &[&str]) -> std::process::Output {
@@ -247,7 +247,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
     let policy = || each("chrt -p $t | sed \"s/.*: //\"").replace("SCHED_", "").to_lowercase();
     let disk = || each("LC_ALL=C ionice -p $t");
     let count = cores().lines().count();
-    let all = |value: &str| vec![value; count].join("\n");
+    let of_each_thread = |value: &str| vec![value; count].join("\n");
     let pin = fixer.words("wakeup-delay", "migrated", "pin", "");
 
     // The list changes nothing, and says what can be made here.
@@ -261,10 +261,14 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
     assert!(shown(&in_shell).contains("taskset -acp") && shown(&in_shell).contains("; undo: "), "{}", shown(&in_shell));
     assert_eq!((cores(), policy()), before);
 
-    fixer.there_and_back(&pin, cores, &all("0"));
+    fixer.there_and_back(&pin, cores, &of_each_thread("0"));
     fixer.there_and_back_as_data(&pin, cores);
-    fixer.there_and_back(&fixer.words("wakeup-delay", "runnable", "real-time", ""), policy, &all("fifo\n1"));
-    fixer.there_and_back(&fixer.words("disk-wait", "fsync", "disk-first", ""), disk, &all("realtime: prio 4"));
+    fixer.there_and_back(&fixer.words("wakeup-delay", "runnable", "real-time", ""), policy, &of_each_thread("fifo\n1"));
+    fixer.there_and_back(
+        &fixer.words("disk-wait", "fsync", "disk-first", ""),
+        disk,
+        &of_each_thread("realtime: prio 4"),
+    );
 
     // In the server's network namespace.
     let inside =
@@ -352,7 +356,7 @@ fn tailsight_fix_makes_what_it_shows_and_puts_it_back() {
         "{}",
         shown(&others)
     );
-    assert_eq!(cores(), all("0-1"));
+    assert_eq!(cores(), of_each_thread("0-1"));
     let forced = fixer.call(&["fix", "--undo", "--force"]);
     assert!(forced.status.success() && fixer.is_empty(), "{}", shown(&forced));
     assert_eq!(cores(), before.0);

@@ -283,11 +283,11 @@ fn the_function_that_only_slow_requests_call_is_named() {
 /// and for each of these there is a tick that took none.
 fn samples_favour(live: &Live, function: &str) {
     let run = Run::open(Path::new(&live.path("run"))).unwrap();
-    let of = |weight: u16, inside: bool| {
+    let samples_of = |weight: u16, inside: bool| {
         let within = |row: &&SampleRow| run.samples.stack(row.stack).any(|frame| frame.function == function) == inside;
         run.samples.rows.iter().filter(|row| row.kind == kind::CLOCK && row.weight == weight).filter(within).count()
     };
-    let (inside, outside) = ([of(1, true), of(2, true)], [of(1, false), of(2, false)]);
+    let (inside, outside) = ([samples_of(1, true), samples_of(2, true)], [samples_of(1, false), samples_of(2, false)]);
     assert!(inside[0] > 2 * inside[1] && 2 * outside[1] > outside[0], "{inside:?} {outside:?}");
     let skipped = run.samples.rows.iter().filter(|row| row.kind == kind::SKIPPED).count();
     let cores = run.meta.host.cpus as usize;
@@ -350,8 +350,9 @@ fn a_traced_function_is_slower_or_called_more_often() {
     let ratio = calls("oftener") as f64 / calls("slower") as f64;
     assert!((ratio - 42.0 / 33.0).abs() < 0.03, "{ratio}");
     let causes = d["causes"].as_array().unwrap();
-    let of = |name: &str| causes.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("no {name} in {text}"));
-    let (slower, oftener) = (of("function:slower"), of("function:oftener"));
+    let cause_of =
+        |name: &str| causes.iter().find(|c| c["name"] == name).unwrap_or_else(|| panic!("no {name} in {text}"));
+    let (slower, oftener) = (cause_of("function:slower"), cause_of("function:oftener"));
     assert_eq!((&slower["category"], &oftener["category"]), (&"app-processing".into(), &"app-processing".into()));
     assert_eq!(
         (&slower["how"], &oftener["how"]),
@@ -381,8 +382,8 @@ fn a_function_that_is_called_too_often_is_switched_off() {
         ["--uprobe", "slow-server:look_up", "--uprobe", "slow-server:rebuild_index", "--function-limit", "1000"];
     let Some((meta, d, text)) = recorded(&live, test, &[&program], 1_500.0, &traced) else { return };
     let function = |name: &str| {
-        let all = meta["traced"]["functions"].as_array().unwrap();
-        all.iter().find(|f| f["name"] == name).unwrap().clone()
+        let functions = meta["traced"]["functions"].as_array().unwrap();
+        functions.iter().find(|f| f["name"] == name).unwrap().clone()
     };
     assert!(function("look_up")["off_ns"].is_u64() && function("rebuild_index")["off_ns"].is_null(), "{meta:#}");
     // It is taken away: what it counted is a part of the calls.
@@ -436,8 +437,8 @@ fn between_two_usdt_probes_is_a_span() {
     let traced = ["--usdt", "slow-server:shop:query", "--uprobe", "slow-server:look_up", "--sample", "off"];
     let Some((meta, d, text)) = recorded(&live, test, &[&program], 500.0, &traced) else { return };
     let functions = meta["traced"]["functions"].as_array().unwrap();
-    let of = |kind: &str| functions.iter().find(|f| f["kind"] == kind).unwrap_or_else(|| panic!("{meta:#}"));
-    let (query, look_up) = (of("usdt"), of("user"));
+    let function_of = |kind: &str| functions.iter().find(|f| f["kind"] == kind).unwrap_or_else(|| panic!("{meta:#}"));
+    let (query, look_up) = (function_of("usdt"), function_of("user"));
     assert_eq!((&query["name"], &query["ends_by"]), (&"shop:query".into(), &"probe".into()), "{query:#}");
     // Each request has one of both; at the ends of the recording one may have only one of them.
     let calls = [query, look_up].map(|f| f["calls"].as_u64().unwrap());

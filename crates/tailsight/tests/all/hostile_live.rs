@@ -317,12 +317,12 @@ fn a_server_in_another_network_namespace_is_on_this_host() {
     let mut inside = pair.server.command("sleep").arg("30").spawn().unwrap();
     // It is inside once `ip` has become it, which other programs may delay.
     let until = Instant::now() + Duration::from_secs(10);
-    let mut found = is_here();
-    while !found && Instant::now() < until {
+    let mut is_inside = is_here();
+    while !is_inside && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
-        found = is_here();
+        is_inside = is_here();
     }
     inside.kill().unwrap();
     inside.wait().unwrap();
-    assert!(found);
+    assert!(is_inside);
 }

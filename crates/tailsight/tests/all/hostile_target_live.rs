@@ -571,15 +571,15 @@ fn storms_of_processes_threads_mappings_and_connections_are_recorded() {
     let Some(hostile) = Hostile::new("storms_of_processes_threads_mappings_and_connections_are_recorded") else {
         return;
     };
-    for of in ["processes", "threads", "mappings", "connections"] {
-        let target = hostile.start(&["storm", of]);
+    for resource in ["processes", "threads", "mappings", "connections"] {
+        let target = hostile.start(&["storm", resource]);
         let recorded = hostile.recorded(&target);
         let cpus = &recorded.run.meta.cpus;
         let events: u64 = cpus.iter().map(|cpu| cpu.events).sum();
         let lost: u64 = cpus.iter().map(|cpu| cpu.lost).sum();
-        println!("{of}: {events} events, {lost} lost");
-        assert!(recorded.busy < SOON, "{of}: {:?}", recorded.busy);
-        assert!(events > 0, "{of}");
+        println!("{resource}: {events} events, {lost} lost");
+        assert!(recorded.busy < SOON, "{resource}: {:?}", recorded.busy);
+        assert!(events > 0, "{resource}");
     }
 }
 

@@ -29,8 +29,8 @@ fn a_model_gives_percentiles_beside_its_closed_form() {
     let said = json(&output);
     // The sojourn time is exponential with mean 100 us.
     for (key, us) in [("mean", 100.0), ("p50", 69.3), ("p99", 460.5)] {
-        let found = said["latency_ns"][key].as_f64().unwrap() / 1e3;
-        assert!((found / us - 1.0).abs() < 0.03, "{key}: {found}");
+        let simulated_us = said["latency_ns"][key].as_f64().unwrap() / 1e3;
+        assert!((simulated_us / us - 1.0).abs() < 0.03, "{key}: {simulated_us}");
         assert!((said["exact"][key].as_f64().unwrap() * 50.0 / us - 1.0).abs() < 0.001, "{key}");
     }
     let again = run(&["ideal", "--model", "M/M/1 50%", "--requests", "1M", "--service", "50us", "--json"]);
@@ -73,7 +73,7 @@ fn a_series_that_is_empty_or_unsorted_is_refused() {
 /// The arrivals of a run in a queue of one's own choice.
 #[test]
 fn a_run_is_a_series_of_arrivals() {
-    let of = |model: &str| {
+    let answer_of = |model: &str| {
         let run_dir = golden("memcached-requests");
         json(&run(&[
             "ideal",
@@ -88,8 +88,12 @@ fn a_run_is_a_series_of_arrivals() {
             "p50",
         ]))
     };
-    let [one, two] = ["recorded/D/1 80%", "recorded/D/2 80%"].map(|model| of(model)["in_service_times"]["p50"].clone());
-    assert!(one.as_f64() > two.as_f64() && two.as_f64() >= Some(1.0), "{one} {two}");
+    let [one_worker, two_workers] =
+        ["recorded/D/1 80%", "recorded/D/2 80%"].map(|model| answer_of(model)["in_service_times"]["p50"].clone());
+    assert!(
+        one_worker.as_f64() > two_workers.as_f64() && two_workers.as_f64() >= Some(1.0),
+        "{one_worker} {two_workers}"
+    );
 }
 
 #[test]
@@ -132,8 +136,8 @@ fn a_run_is_compared_with_the_ideal_of_its_arrivals() {
     assert_eq!(short["ideal"]["focus"], d["ideal"]["focus"]);
     assert_eq!(short["ideal"]["what_if"].as_array().map(Vec::len), Some(0));
     let first = d["ideal"]["what_if"][0].as_object().expect("a cause that can be taken out");
-    let of = d["causes"].as_array().unwrap().iter().find(|c| c["rank"] == first["rank"]).unwrap();
-    assert!(of["what_if"] == first["latency_ns"] && of["name"] == first["name"], "{of}");
+    let cause = d["causes"].as_array().unwrap().iter().find(|c| c["rank"] == first["rank"]).unwrap();
+    assert!(cause["what_if"] == first["latency_ns"] && cause["name"] == first["name"], "{cause}");
     assert!(short["causes"].as_array().unwrap().iter().all(|c| c["what_if"].is_null()), "nothing is served again");
     // Every cause has its part of the excess, whether it is served again without it or not.
     for cause in short["causes"].as_array().unwrap() {
@@ -168,12 +172,12 @@ fn a_cause_is_peeled_off_by_name() {
     let sum: f64 = peeled["causes"].as_array().unwrap().iter().map(|c| c["share"].as_f64().unwrap()).sum();
     assert!((sum - 1.0).abs() < 1e-6, "{sum}");
     let share = |d: &serde_json::Value| {
-        let of = d["causes"]
+        let causes = d["causes"]
             .as_array()
             .unwrap()
             .iter()
             .filter(|c| c["category"] == first["category"] && c["name"] == first["name"]);
-        of.map(|c| c["deviation_ns"].as_i64().unwrap()).sum::<i64>()
+        causes.map(|c| c["deviation_ns"].as_i64().unwrap()).sum::<i64>()
     };
     assert!(share(&peeled).abs() < share(&whole), "{} of {}", share(&peeled), share(&whole));
     let text = run(&["diagnose", &run_dir, "--without", &name]);
@@ -193,11 +197,11 @@ fn an_objective_gives_loads_and_cores() {
     let run_dir = golden("memcached-requests");
     let said = json(&run(&["ideal", &run_dir, "--json", "--slo", "p50:1s", "--percentile", "p50"]));
     let c = &said["capacity"];
-    let of = |key: &str| c[key].as_f64().unwrap_or_else(|| panic!("{key}: {c}"));
+    let value_of = |key: &str| c[key].as_f64().unwrap_or_else(|| panic!("{key}: {c}"));
     assert_eq!(c["objective"]["at_most_ns"], 1_000_000_000);
     // A second is kept up to the worker's saturation.
-    assert!((of("ideal_per_s") / of("saturated_per_s") - 0.999).abs() < 0.01, "{c}");
-    assert!(of("packet_ns") > 100.0 && of("request_ns") > 100.0 && of("request_cores") < 1.0, "{c}");
+    assert!((value_of("ideal_per_s") / value_of("saturated_per_s") - 0.999).abs() < 0.01, "{c}");
+    assert!(value_of("packet_ns") > 100.0 && value_of("request_ns") > 100.0 && value_of("request_cores") < 1.0, "{c}");
     assert_eq!(c["measured_ns"], said["measured_ns"]["p50"]);
     let none = json(&run(&["ideal", &run_dir, "--json", "--slo", "p50:10ns", "--percentile", "p50"]));
     assert!(none["capacity"]["ideal_per_s"].is_null() && none["capacity"]["replayed_per_s"].is_null(), "{none}");
@@ -315,7 +319,7 @@ fn a_calibration_is_read_or_refused_by_name() {
 }
 
 /// An HTTP server of a thread a connection that sleeps 2 ms for each request, all of them one after the other if it is `one`.
-fn sleeper(one: bool) -> String {
+fn sleeper(is_serial: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let turn = Arc::new(Mutex::new(()));
@@ -328,7 +332,7 @@ fn sleeper(one: bool) -> String {
                     // Several requests may have come together.
                     let requests = buffer[..n].windows(4).filter(|w| w == b"\r\n\r\n").count();
                     for _ in 0..requests {
-                        let held = one.then(|| turn.lock());
+                        let held = is_serial.then(|| turn.lock());
                         std::thread::sleep(Duration::from_millis(2));
                         drop(held);
                         if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").is_err() {

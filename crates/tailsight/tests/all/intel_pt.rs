@@ -15,10 +15,10 @@ mod unpack;
 
 /// The causes whose name begins so, and what they take together, ns.
 fn causes<'a>(diagnosis: &'a Value, category: &str, name: &str) -> (Vec<&'a Value>, i64) {
-    let of = |c: &&Value| c["category"] == category && c["name"].as_str().is_some_and(|n| n.starts_with(name));
-    let found: Vec<&Value> = diagnosis["causes"].as_array().unwrap().iter().filter(of).collect();
-    let sum = found.iter().map(|c| c["deviation_ns"].as_i64().unwrap()).sum();
-    (found, sum)
+    let is_named_so = |c: &&Value| c["category"] == category && c["name"].as_str().is_some_and(|n| n.starts_with(name));
+    let causes: Vec<&Value> = diagnosis["causes"].as_array().unwrap().iter().filter(is_named_so).collect();
+    let sum = causes.iter().map(|c| c["deviation_ns"].as_i64().unwrap()).sum();
+    (causes, sum)
 }
 
 /// Figure 9 of NSight: packets of another program are processed before the request's own, in calls of `ip_rcv` that other requests do not
@@ -29,8 +29,8 @@ fn packets_ahead_of_a_request_are_named_with_the_functions_that_they_take() {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tailsight-pt/tests/fixtures/vm-queue");
     unpack(&fixture, dir.path());
     let path = |name: &str| dir.path().join(name).display().to_string();
-    let (recording, root, messages, both) = (path("recording"), path("root"), path("run"), path("both"));
-    let args = ["import", &recording, "--root", &root, "--with", &messages, "--all", "-o", &both, "--json"];
+    let (recording, root, messages, joined) = (path("recording"), path("root"), path("run"), path("both"));
+    let args = ["import", &recording, "--root", &root, "--with", &messages, "--all", "-o", &joined, "--json"];
     let imported = run(&args);
     assert!(imported.status.success(), "{}", shown(&imported));
     let imported = json(&imported);
@@ -38,7 +38,7 @@ fn packets_ahead_of_a_request_are_named_with_the_functions_that_they_take() {
     assert_eq!(imported["calls"].as_u64().unwrap() + imported["returns"].as_u64().unwrap(), 704_718, "{imported:.400}");
     assert!(imported["events_outside"].as_u64().unwrap() < 1000, "{imported:.400}");
 
-    let diagnosed = run(&["diagnose", &both, "--focus", "p90..p100", "--reference", "p0..p50", "--json"]);
+    let diagnosed = run(&["diagnose", &joined, "--focus", "p90..p100", "--reference", "p0..p50", "--json"]);
     assert!(diagnosed.status.success(), "{}", shown(&diagnosed));
     let diagnosis = json(&diagnosed);
     assert_eq!(diagnosis["messages"]["complete"], 210, "{}", diagnosis["messages"]);
@@ -54,7 +54,7 @@ fn packets_ahead_of_a_request_are_named_with_the_functions_that_they_take() {
     assert!((7.0..=8.0).contains(&focus) && reference == 0.0, "{calls}");
 
     // The functions of a request itself, kernel and program.
-    let message = run(&["show", &both, "100", "--json"]);
+    let message = run(&["show", &joined, "100", "--json"]);
     assert!(message.status.success(), "{}", shown(&message));
     let text = String::from_utf8_lossy(&message.stdout).into_owned();
     for function in ["tcp_sendmsg_locked", "__schedule", "ip_rcv", "event_base_loop"] {

@@ -90,19 +90,19 @@ fn events_after_an_unseen_switch_have_the_thread_that_runs() {
     let (output, _) = live.under_load(&[load], || run(&["record", "-d", "4s", "--port", &port, "-o", &out]));
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let events = tailsight_trace::Run::open(Path::new(&out)).unwrap().events().unwrap();
-    let of = |kind| events.iter().flat_map(|core| &core.events).filter(|e| e.kind() == Some(kind)).count();
-    let (handed, received) = (of(Kind::Handoff), of(Kind::Recv));
+    let count_of = |kind| events.iter().flat_map(|core| &core.events).filter(|e| e.kind() == Some(kind)).count();
+    let (handed, received) = (count_of(Kind::Handoff), count_of(Kind::Recv));
     // What was on its way when the recording began and ended.
     assert!(handed > 10_000 && handed.abs_diff(received) <= 10, "{handed} handed over, {received} received");
     // The thread that leaves is not the one that came: between the two was an unseen switch, and events after it tell who runs.
-    let (mut unseen, mut told) = (0, 0);
+    let (mut unseen, mut corrected) = (0, 0);
     for core in &events {
         let mut switches = core.events.iter().enumerate().filter(|(_, e)| e.kind() == Some(Kind::SchedSwitch));
         let Some(mut last) = switches.next() else { continue };
         for next in switches {
             if next.1.tid != fields::Switch::of(last.1).next_tid {
                 unseen += 1;
-                told += usize::from(core.events[last.0 + 1..next.0].iter().any(|e| e.tid == next.1.tid));
+                corrected += usize::from(core.events[last.0 + 1..next.0].iter().any(|e| e.tid == next.1.tid));
             }
             last = next;
         }
@@ -110,7 +110,7 @@ fn events_after_an_unseen_switch_have_the_thread_that_runs() {
     if unseen < 10 {
         return tailsight_testing::skip_part("unseen switches", format!("only {unseen} on this kernel"));
     }
-    assert!(told > 0, "{unseen} unseen switches, and no event between them has the thread that ran");
+    assert!(corrected > 0, "{unseen} unseen switches, and no event between them has the thread that ran");
 }
 
 #[test]
@@ -346,9 +346,9 @@ fn the_recorder_is_known_through_a_symlink_of_another_name() {
     sleeper.wait().unwrap();
     assert_eq!(status.unwrap().code(), Some(0));
     let run = tailsight_trace::Run::open(Path::new(&out)).unwrap();
-    let known = run.meta.recorder.clone().expect("the run says who recorded it");
-    assert_eq!(known.pid, pid);
-    assert!(known.threads.contains(&pid), "{known:?}");
+    let recorder = run.meta.recorder.clone().expect("the run says who recorded it");
+    assert_eq!(recorder.pid, pid);
+    assert!(recorder.threads.contains(&pid), "{recorder:?}");
     let names = tailsight_lifetime::RunContext::of(&run).names;
     let (itself, other) = (names.who(pid), names.who(sleeper_pid));
     assert_eq!((itself.process.as_str(), itself.recorder), ("other-name", true));
@@ -425,8 +425,8 @@ fn what_a_neighbour_hid_is_named_without_it() {
     let share_of = |more: &[&str], name: &str| {
         let output = run(&[&["diagnose", &out, "--json"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-        let found = json(&output);
-        let causes = found["causes"].as_array().unwrap().iter();
+        let diagnosis = json(&output);
+        let causes = diagnosis["causes"].as_array().unwrap().iter();
         causes
             .filter(|c| c["category"] == "interference" && c["name"] == name)
             .filter_map(|c| c["share"].as_f64())

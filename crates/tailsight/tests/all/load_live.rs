@@ -145,13 +145,13 @@ fn memcached_is_measured_and_its_samples_read_back() {
     assert_eq!(result["load"].as_array().map(Vec::is_empty), Some(false), "the load over time");
 
     // Twice the same file, one over the other.
-    let both = dir.path().join("both.html").display().to_string();
-    let output = run(&["report", file, file, "-o", &both]);
+    let page = dir.path().join("both.html").display().to_string();
+    let output = run(&["report", file, file, "-o", &page]);
     assert!(output.status.success(), "{}", shown(&output));
-    let drawn = element(&both, "load");
-    let [one, other] = drawn["results"].as_array().unwrap().as_slice() else { panic!("{drawn}") };
-    assert_eq!((&one["report"], &one["response"]), (&report, &result["response"]));
-    assert_eq!((&other["name"], &other["over_time"]), (&file.into(), &one["over_time"]));
+    let drawn = element(&page, "load");
+    let [result_drawn, other] = drawn["results"].as_array().unwrap().as_slice() else { panic!("{drawn}") };
+    assert_eq!((&result_drawn["report"], &result_drawn["response"]), (&report, &result["response"]));
+    assert_eq!((&other["name"], &other["over_time"]), (&file.into(), &result_drawn["over_time"]));
 
     // Against itself at another rate: no comparison, said before any load.
     let other = run(&[

@@ -127,13 +127,13 @@ fn of_two_servers_on_one_port_a_recording_holds_one() {
         let output = tailsight(&words.each_ref().map(String::as_str)).arg(&out).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
         let counts = of_address(&out, address.into());
-        let of = |kind: &str| counts.get(kind).copied().unwrap_or(0);
-        let received = of("Recv");
+        let count_of = |kind: &str| counts.get(kind).copied().unwrap_or(0);
+        let received = count_of("Recv");
         assert!(received > 200, "{name}: {counts:?}");
         // The bridge's devices are in another namespace: packets to the target are seen there, too.
-        assert!(of("RxBacklog") * 2 > received * 3, "{name}: {counts:?}");
+        assert!(count_of("RxBacklog") * 2 > received * 3, "{name}: {counts:?}");
         // A request and its reply take a piece or two each.
-        assert!(of("Payload") <= received * 10 && of("Payload") >= received, "{name}: {counts:?}");
+        assert!(count_of("Payload") <= received * 10 && count_of("Payload") >= received, "{name}: {counts:?}");
         let d = run(&["diagnose", &out.display().to_string(), "--json"]);
         let d = crate::support::json(&d);
         let (complete, incomplete) = (d["messages"]["complete"].as_u64(), &d["messages"]["incomplete"]);

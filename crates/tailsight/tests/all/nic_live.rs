@@ -86,14 +86,14 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         outcome.meta.warnings
     );
     let events = Run::open(&out).unwrap().events().unwrap();
-    let all = || events.iter().flat_map(|core| &core.events);
+    let events_of_all_cores = || events.iter().flat_map(|core| &core.events);
     // By flow and end of the bytes: when the driver had them, and when they were stamped.
-    let handed: std::collections::HashMap<_, u64> = all()
+    let handed: std::collections::HashMap<_, u64> = events_of_all_cores()
         .filter(|e| e.kind() == Some(Kind::TxDriver))
         .map(|e| (Packet::of(e), e))
         .map(|(packet, e)| ((FlowKey::of(e), packet.sequence.wrapping_add(packet.bytes)), e.ts))
         .collect();
-    let stamps: Vec<_> = all().filter(|e| e.kind() == Some(Kind::NicTx)).collect();
+    let stamps: Vec<_> = events_of_all_cores().filter(|e| e.kind() == Some(Kind::NicTx)).collect();
     assert!(
         stamps.len() > 400 && stamps.len() as u64 == outcome.meta.nic.sent,
         "{} stamps, {} counted",

@@ -62,8 +62,9 @@ fn a_row_lock_in_a_new_session_is_not_the_sleep_before_it() {
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     let d = json(&output);
     // Whatever else ran on the machine: of the time asleep most is the row's.
-    let slept =
-        |c: &&serde_json::Value| c["functions"].as_array().is_some_and(|of| of.iter().any(|f| f["waits"] == true));
+    let slept = |c: &&serde_json::Value| {
+        c["functions"].as_array().is_some_and(|functions| functions.iter().any(|f| f["waits"] == true))
+    };
     let first = d["causes"].as_array().unwrap().iter().find(slept).unwrap_or_else(|| panic!("no sleep: {d:#}"));
     assert_eq!(first["category"], "lock-wait", "{first:#}");
     let does = "waiting for a row or another heavyweight lock";

@@ -103,8 +103,8 @@ fn a_recorder_gives_up_what_it_no_longer_needs() {
         }
         std::thread::sleep(Duration::from_millis(200));
         let id = recording_process(started);
-        let found = (status(id, "CapPrm"), status(id, "Seccomp"), status(id, "CapBnd"));
-        (found.0, found.1, found.2, recorder.wait_with_output().unwrap())
+        let rights = (status(id, "CapPrm"), status(id, "Seccomp"), status(id, "CapBnd"));
+        (rights.0, rights.1, rights.2, recorder.wait_with_output().unwrap())
     });
     assert_eq!(finished.status.code(), Some(0), "{}", shown(&finished));
     assert!(!capabilities.is_empty() && seccomp.iter().all(|mode| mode == "2"), "{seccomp:?}");
@@ -170,9 +170,9 @@ fn what_a_missing_capability_takes_away_is_said_by_record_and_doctor() {
     fails("bpf,perfmon,net_admin", ["--port", &port], &["cannot be read", "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"]);
 
     let doctor = nobody.run("bpf,perfmon,net_admin", &["doctor", "--json"]);
-    let told = crate::support::json(&doctor);
+    let report = crate::support::json(&doctor);
     let missing: Vec<&str> =
-        told["rights"]["missing"].as_array().unwrap().iter().map(|m| m["capability"].as_str().unwrap()).collect();
+        report["rights"]["missing"].as_array().unwrap().iter().map(|m| m["capability"].as_str().unwrap()).collect();
     assert_eq!(
         missing,
         ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH", "CAP_SYSLOG", "CAP_CHECKPOINT_RESTORE"]

@@ -54,12 +54,12 @@ fn round(live: &Live, program: &str, pid: &str, out: &str) -> Vec<(f64, f64)> {
     assert!(begun < meta.start_ns && meta.start_ns < meta.end_ns && meta.end_ns < ended, "the clocks are the same");
     let alone = ALONE.as_nanos() as u64;
     let edges = [begun - alone, begun, meta.start_ns, meta.end_ns, ended, ended + alone];
-    let of = |from: u64, to: u64| {
+    let quantiles_between = |from: u64, to: u64| {
         let due = loads[0].timed_ns.iter().filter(|(due, _)| (from..to).contains(due));
         let mut latencies: Vec<u64> = due.map(|(_, latency)| *latency).collect();
         (quantile(&mut latencies, 0.5), quantile(&mut latencies, 0.99))
     };
-    edges.windows(2).map(|edge| of(edge[0], edge[1])).chain([of(begun, ended)]).collect()
+    edges.windows(2).map(|edge| quantiles_between(edge[0], edge[1])).chain([quantiles_between(begun, ended)]).collect()
 }
 
 /// In trials a clean server's p99 went from 0.2 to 2 to 3 ms when recording began and ended: loading programs, making buffers and writing
@@ -88,8 +88,9 @@ fn a_recorder_stays_off_the_server_s_core_from_attaching_to_the_end() {
         for (program, rounds) in programs.iter().zip(&measured) {
             println!("{program}, server on {}:", if cpu.is_some() { "core 0" } else { "any core" });
             for (at, window) in WINDOWS.iter().chain([&"whole"]).enumerate() {
-                let of = |pick: fn(&(f64, f64)) -> f64| median(rounds.iter().map(|round| pick(&round[at])).collect());
-                println!("  {window:<10} p50 {:7.0} us  p99 {:7.0} us", of(|w| w.0), of(|w| w.1));
+                let median_of =
+                    |pick: fn(&(f64, f64)) -> f64| median(rounds.iter().map(|round| pick(&round[at])).collect());
+                println!("  {window:<10} p50 {:7.0} us  p99 {:7.0} us", median_of(|w| w.0), median_of(|w| w.1));
             }
         }
         if cpu.is_some() {

@@ -53,11 +53,11 @@ fn bash_completes_commands_and_options() {
     let script = run(&["completions", "bash"]);
     assert!(script.status.success(), "{}", shown(&script));
     let asked = "\nCOMP_WORDS=(tailsight \"$1\" \"$2\"); COMP_CWORD=$3\n_tailsight tailsight \"${COMP_WORDS[$3]}\" \"${COMP_WORDS[$3-1]}\"\nprintf '%s\\n' \"${COMPREPLY[@]}\"";
-    let all = String::from_utf8(script.stdout).unwrap() + asked;
+    let asking_script = String::from_utf8(script.stdout).unwrap() + asked;
     for (first, second, at, offers) in
         [("re", "", "1", "record"), ("comp", "", "1", "completions"), ("record", "--nic", "2", "--nic-tx-stamps")]
     {
-        let output = Command::new("bash").args(["-c", &all, "bash", first, second, at]).output().unwrap();
+        let output = Command::new("bash").args(["-c", &asking_script, "bash", first, second, at]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(text.lines().any(|line| line == offers), "{first} {second}: {}", shown(&output));
     }

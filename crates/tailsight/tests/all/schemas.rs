@@ -13,16 +13,17 @@ use crate::support::{element, json, run, shown};
 /// The schema with every object closed: no field but those that it names.
 fn closed(schema: &Value) -> Value {
     match schema {
-        Value::Object(of) => {
-            let mut out: Map<String, Value> = of.iter().map(|(key, value)| (key.clone(), closed(value))).collect();
-            let open = !of.contains_key("additionalProperties") && of.get("properties").is_some_and(Value::is_object);
-            if of.get("type") == Some(&Value::from("object")) && open {
-                let word = if of.contains_key("allOf") { "unevaluatedProperties" } else { "additionalProperties" };
+        Value::Object(object) => {
+            let mut out: Map<String, Value> = object.iter().map(|(key, value)| (key.clone(), closed(value))).collect();
+            let open =
+                !object.contains_key("additionalProperties") && object.get("properties").is_some_and(Value::is_object);
+            if object.get("type") == Some(&Value::from("object")) && open {
+                let word = if object.contains_key("allOf") { "unevaluatedProperties" } else { "additionalProperties" };
                 out.insert(word.to_owned(), Value::Bool(false));
             }
             Value::Object(out)
         }
-        Value::Array(of) => Value::Array(of.iter().map(closed).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(closed).collect()),
         other => other.clone(),
     }
 }
@@ -40,8 +41,8 @@ fn wrong(command: &str, printed: &Value) -> Vec<String> {
 
 /// Holds what a command printed against its schema.
 pub fn holds(command: &str, printed: &Value) {
-    let found = wrong(command, printed);
-    assert!(found.is_empty(), "{command} --json is not as its schema says: {found:#?}");
+    let violations = wrong(command, printed);
+    assert!(violations.is_empty(), "{command} --json is not as its schema says: {violations:#?}");
 }
 
 fn golden(name: &str) -> String {
@@ -54,25 +55,25 @@ const GOLDEN: [&str; 6] =
 #[test]
 fn the_json_of_golden_runs_is_as_the_schemas_say() {
     for name in GOLDEN {
-        let of = golden(name);
+        let run_dir = golden(name);
         for more in [&[][..], &["--more"], &["--leg", "receive"], &["--focus", "p50..p100"]] {
-            holds("diagnose", &json(&run(&[&["diagnose", &of, "--json"], more].concat())));
+            holds("diagnose", &json(&run(&[&["diagnose", &run_dir, "--json"], more].concat())));
         }
-        let diagnosis = json(&run(&["diagnose", &of, "--json"]));
+        let diagnosis = json(&run(&["diagnose", &run_dir, "--json"]));
         for id in [0, diagnosis["slowest"][0]["id"].as_u64().expect("an id")] {
-            holds("show", &json(&run(&["show", &of, &id.to_string(), "--json"])));
+            holds("show", &json(&run(&["show", &run_dir, &id.to_string(), "--json"])));
         }
-        holds("ideal", &json(&run(&["ideal", &of, "--json"])));
-        let fixes = run(&["fix", &of, "--json"]);
+        holds("ideal", &json(&run(&["ideal", &run_dir, "--json"])));
+        let fixes = run(&["fix", &run_dir, "--json"]);
         if !fixes.stdout.is_empty() {
             holds("fix", &json(&fixes));
         }
         // An older run lacks what came later, and has nothing else.
-        let meta = std::fs::read(format!("{of}/run.json")).expect("a run");
+        let meta = std::fs::read(format!("{run_dir}/run.json")).expect("a run");
         let meta: Value = serde_json::from_slice(&meta).expect("JSON");
-        let mut found = wrong("record", &meta);
-        found.retain(|text| !text.ends_with("is a required property"));
-        assert!(found.is_empty(), "{name}: {found:#?}");
+        let mut violations = wrong("record", &meta);
+        violations.retain(|text| !text.ends_with("is a required property"));
+        assert!(violations.is_empty(), "{name}: {violations:#?}");
     }
     let against = run(&["diagnose", &golden("memcached-requests"), "--against", &golden("memcached-tcp"), "--json"]);
     holds("diagnose", &json(&against));
@@ -140,9 +141,9 @@ fn the_json_of_a_recording_is_as_the_schema_says() {
     let meta = json(&output);
     holds("record", &meta);
     // The settings are those that doctor reads.
-    let ids = |of: &Value| -> Vec<String> {
-        let all = of["settings"].as_array().expect("settings");
-        let ids = all.iter().filter_map(|s| s["id"].as_str().map(str::to_owned));
+    let ids = |meta: &Value| -> Vec<String> {
+        let settings = meta["settings"].as_array().expect("settings");
+        let ids = settings.iter().filter_map(|s| s["id"].as_str().map(str::to_owned));
         ids.filter(|id| !id.starts_with("target_")).collect()
     };
     let doctor = ids(&json(&run(&["doctor", "--json"])));
@@ -153,26 +154,26 @@ fn the_json_of_a_recording_is_as_the_schema_says() {
 #[test]
 fn settings_of_the_host_are_shown() {
     let dir = tempfile::tempdir().expect("a folder");
-    let of = dir.path().join("run");
-    let copied = std::process::Command::new("cp").arg("-r").arg(golden("memcached-requests")).arg(&of).status();
+    let run_path = dir.path().join("run");
+    let copied = std::process::Command::new("cp").arg("-r").arg(golden("memcached-requests")).arg(&run_path).status();
     assert!(copied.is_ok_and(|status| status.success()));
-    let file = of.join("run.json");
+    let file = run_path.join("run.json");
     let mut meta: Value = serde_json::from_slice(&std::fs::read(&file).expect("a run")).expect("JSON");
     let setting = |id: &str, verdict: &str| serde_json::json!({"id": id, "title": format!("The {id}"), "value": "on", "verdict": verdict, "why": "because"});
     meta["settings"] = serde_json::json!([setting("swap", "hurts"), setting("governor", "good")]);
     std::fs::write(&file, meta.to_string()).expect("a file");
-    let of = of.display().to_string();
+    let run_dir = run_path.display().to_string();
     let (diagnosis, message) =
-        (json(&run(&["diagnose", &of, "--more", "--json"])), json(&run(&["show", &of, "1", "--json"])));
+        (json(&run(&["diagnose", &run_dir, "--more", "--json"])), json(&run(&["show", &run_dir, "1", "--json"])));
     holds("diagnose", &diagnosis);
     holds("show", &message);
     assert_eq!((&diagnosis["more"]["settings"], &message["settings"]), (&meta["settings"], &meta["settings"]));
-    for words in [&["show", &of, "1"][..], &["diagnose", &of, "--more"]] {
+    for words in [&["show", &run_dir, "1"][..], &["diagnose", &run_dir, "--more"]] {
         let text = String::from_utf8_lossy(&run(words).stdout).into_owned();
         assert!(text.contains("The swap (on)") && !text.contains("The governor"), "{text}");
     }
     let page = dir.path().join("page.html").display().to_string();
-    assert!(run(&["report", &of, "-o", &page]).status.success());
+    assert!(run(&["report", &run_dir, "-o", &page]).status.success());
     assert_eq!(element(&page, "page")["meta"]["settings"], meta["settings"]);
 }
 

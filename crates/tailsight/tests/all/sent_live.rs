@@ -162,8 +162,12 @@ fn a_page_whose_body_comes_later_is_served_until_it_is_sent() {
             }
         });
         let slow: Vec<_> = lifetimes.messages.iter().filter(|m| m.flags & flags::CONTINUED != 0).collect();
-        let (all, pushes) = (lifetimes.messages.len(), of(&lifetimes, SentKind::Push).len());
-        assert!(slow.len() >= 20 && slow.len() * 4 <= all + 8, "{} of {all} messages, {protocol:?}", slow.len());
+        let (messages, pushes) = (lifetimes.messages.len(), of(&lifetimes, SentKind::Push).len());
+        assert!(
+            slow.len() >= 20 && slow.len() * 4 <= messages + 8,
+            "{} of {messages} messages, {protocol:?}",
+            slow.len()
+        );
         let served = slow.iter().filter_map(|m| m.latency(Leg::Service));
         assert!(served.clone().count() + 1 >= slow.len(), "{protocol:?}");
         assert!(served.clone().all(|ns| ns >= 14_500_000), "{:?} ns, {protocol:?}", served.min());
@@ -407,15 +411,15 @@ fn replies_that_this_host_drops_are_counted_and_those_sent_again_say_why_they_we
                 gone <= counted && gone * 10 >= counted * 9 && late.is_none(),
                 "{gone} of {counted}, {name}: {late:?}"
             );
-            let all = lifetimes.messages.len() as u64;
+            let messages = lifetimes.messages.len() as u64;
             let left = lifetimes.messages.iter().filter(|m| m.xmit_ns != 0).count() as u64;
-            assert!((left + gone) * 100 >= all * 98, "{left} left and {gone} were dropped, of {all}, {name}");
+            assert!((left + gone) * 100 >= messages * 98, "{left} left and {gone} were dropped, of {messages}, {name}");
             let mut service: Vec<u64> = lifetimes.messages.iter().filter_map(|m| m.latency(Leg::Service)).collect();
             service.sort_unstable();
             // A datagram that leaves in another's call, or while its thread is interrupted, is not taken for the reply to another message.
             assert!(service[service.len() * 99 / 100] < 1_000_000, "{service:?}");
             let waited = |m: &&tailsight_lifetime::Message| m.latency(Leg::Transmit) > Some(200_000);
-            assert!(lifetimes.messages.iter().filter(waited).count() as u64 * 10 > all, "a queue of up to five");
+            assert!(lifetimes.messages.iter().filter(waited).count() as u64 * 10 > messages, "a queue of up to five");
         } else {
             let late = late.unwrap_or_else(|| panic!("{}", d["causes"]));
             // Near the end of the recording some have not been sent again yet. One that is dropped again waits for twice as long.

@@ -99,10 +99,10 @@ fn attributes(node: u64, bytes: usize) -> Vec<u8> {
     [longs(&[node, size, size / 512 + 1, 0, 0, 0]), words(&[0, 0, 0, mode, 1, 0, 0, 0, 4096, 0])].concat()
 }
 
-fn words(of: &[u32]) -> Vec<u8> {
-    of.iter().flat_map(|word| word.to_le_bytes()).collect()
+fn words(numbers: &[u32]) -> Vec<u8> {
+    numbers.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn longs(of: &[u64]) -> Vec<u8> {
-    of.iter().flat_map(|long| long.to_le_bytes()).collect()
+fn longs(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|long| long.to_le_bytes()).collect()
 }

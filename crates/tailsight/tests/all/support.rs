@@ -228,8 +228,8 @@ impl<'a> Quiet<'a> {
         let events = run.events().expect("events");
         let recorder = run.meta.recorder.as_ref().map(|recorder| recorder.pid);
         let ours = ours.iter().copied().chain(recorder).chain([std::process::id()]).collect();
-        let found = disturbed::disturbance(&run.tasks, &events, &ours, self.leg, self.slowest, true);
-        found.map_or(0.0, |found| found.share)
+        let disturbance = disturbed::disturbance(&run.tasks, &events, &ours, self.leg, self.slowest, true);
+        disturbance.map_or(0.0, |disturbance| disturbance.share)
     }
 }
 

@@ -100,8 +100,8 @@ fn serves_on_tokio() {
 /// What the slowest messages of a server waited for, by the first cause; none where the machine did not let it be judged.
 fn first_cause(test: &str, slow: &str) -> Option<serde_json::Value> {
     let live = Live::new(test)?;
-    let this = std::env::current_exe().unwrap();
-    let server = [this.to_str().unwrap(), "--ignored", "--exact", "tokio_live::serves_on_tokio", slow];
+    let test_program = std::env::current_exe().unwrap();
+    let server = [test_program.to_str().unwrap(), "--ignored", "--exact", "tokio_live::serves_on_tokio", slow];
     let (meta, d, text) = recorded(&live, test, &server, 300.0, &[])?;
     let breakpoints = &meta["routines"]["breakpoints"];
     let count = |name: &str| breakpoints[name].as_u64().unwrap_or_else(|| panic!("{:#}", meta["routines"]));

@@ -176,7 +176,7 @@ fn a_damaged_run_gives_its_answer_or_says_what_is_wrong() {
         tailsight_trace::Run::open(&path).unwrap().meta.files.into_iter().map(|f| f.name).collect();
     let files: Vec<String> = files.into_iter().chain(["run.json".to_owned()]).collect();
     let (began, mut random) = (Instant::now(), Random::new("damage"));
-    let (mut rounds, mut failed, mut told) = (0, 0, 0);
+    let (mut rounds, mut failed, mut warnings) = (0, 0, 0);
     while began.elapsed() < budget() {
         let name = &files[random.below(files.len())];
         let file = path.join(name);
@@ -197,7 +197,7 @@ fn a_damaged_run_gives_its_answer_or_says_what_is_wrong() {
         for (output, right) in asked(&path).iter().zip(&whole) {
             let silent = output.stderr == right.stderr;
             failed += usize::from(!output.status.success());
-            told += usize::from(!silent);
+            warnings += usize::from(!silent);
             assert!(
                 !silent || output.stdout == right.stdout,
                 "{name}: another answer without a word: {}",
@@ -208,7 +208,7 @@ fn a_damaged_run_gives_its_answer_or_says_what_is_wrong() {
         std::fs::write(&file, &before).unwrap();
     }
     println!(
-        "torture, damage: {rounds} damaged runs, each asked three things: {told} answers say so, {failed} of them fail"
+        "torture, damage: {rounds} damaged runs, each asked three things: {warnings} answers say so, {failed} of them fail"
     );
     assert!(rounds > 2);
 }

@@ -35,18 +35,18 @@ fn node(script: &str, args: &[&str]) {
 }
 
 /// A report of a golden run, and what JSON says of it and of its second slowest message.
-fn report(dir: &Path, of: &str) -> (String, String) {
+fn report(dir: &Path, run_name: &str) -> (String, String) {
     let (page, facts) = (dir.join("report.html").display().to_string(), dir.join("facts.json").display().to_string());
-    let made = run(&["report", &golden(of), "-o", &page]);
+    let made = run(&["report", &golden(run_name), "-o", &page]);
     assert!(made.status.success(), "{}", shown(&made));
-    std::fs::write(&facts, facts_of(of).to_string()).expect("a file");
+    std::fs::write(&facts, facts_of(run_name).to_string()).expect("a file");
     (page, facts)
 }
 
-fn facts_of(of: &str) -> Value {
-    let diagnosis = stdout_json(&run(&["diagnose", &golden(of), "--more", "--json"]));
+fn facts_of(run_name: &str) -> Value {
+    let diagnosis = stdout_json(&run(&["diagnose", &golden(run_name), "--more", "--json"]));
     let id = diagnosis["slowest"][1]["id"].as_u64().expect("a slow message").to_string();
-    let shown = stdout_json(&run(&["show", &golden(of), &id, "--json"]));
+    let shown = stdout_json(&run(&["show", &golden(run_name), &id, "--json"]));
     json!({"diagnosis": diagnosis, "shown": shown})
 }
 
@@ -55,9 +55,9 @@ fn a_report_in_chromium_has_every_view_with_the_numbers_of_the_json() {
     if let Some(reason) = lacks("chromium") {
         return tailsight_testing::skip(reason);
     }
-    for of in ["memcached-requests", "redis-requests"] {
+    for run_name in ["memcached-requests", "redis-requests"] {
         let dir = tempfile::tempdir().expect("a folder");
-        let (page, facts) = report(dir.path(), of);
+        let (page, facts) = report(dir.path(), run_name);
         node("page.mjs", &[&page, &facts]);
     }
 }
@@ -70,16 +70,16 @@ fn a_report_of_two_runs_in_chromium_has_their_differences() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let (page, facts) = (dir.path().join("report.html").display().to_string(), dir.path().join("facts.json"));
-    let (of, other) = (golden("memcached-requests"), golden("redis-requests"));
+    let (run_dir, other) = (golden("memcached-requests"), golden("redis-requests"));
     let question = ["--against", &other, "--focus", "p70..p100"];
-    let made = run(&[&["report", &of, "-o", &page], &question[..]].concat());
+    let made = run(&[&["report", &run_dir, "-o", &page], &question[..]].concat());
     assert!(made.status.success(), "{}", shown(&made));
-    let diagnosis = stdout_json(&run(&[&["diagnose", &of, "--more", "--json"], &question[..]].concat()));
+    let diagnosis = stdout_json(&run(&[&["diagnose", &run_dir, "--more", "--json"], &question[..]].concat()));
     let id = diagnosis["slowest"][1]["id"].as_u64().expect("a slow message").to_string();
-    let shown = stdout_json(&run(&[&["show", &of, &id, "--json"], &question[2..]].concat()));
+    let shown = stdout_json(&run(&[&["show", &run_dir, &id, "--json"], &question[2..]].concat()));
     let other = stdout_json(&run(&["diagnose", &other, "--json", "--focus", "p70..p100"]));
-    let all = json!({"diagnosis": diagnosis, "shown": shown, "other": other});
-    std::fs::write(&facts, all.to_string()).expect("a file");
+    let facts_of_both = json!({"diagnosis": diagnosis, "shown": shown, "other": other});
+    std::fs::write(&facts, facts_of_both.to_string()).expect("a file");
     node("page.mjs", &[&page, &facts.display().to_string()]);
 }
 
@@ -89,10 +89,10 @@ fn the_page_in_chromium_has_its_labels_apart_and_is_accessible() {
     if let Some(reason) = lacks("chromium") {
         return tailsight_testing::skip(reason);
     }
-    for of in ["memcached-requests", "memcached-tcp"] {
+    for run_name in ["memcached-requests", "memcached-tcp"] {
         let dir = tempfile::tempdir().expect("a folder");
         let page = dir.path().join("report.html").display().to_string();
-        run(&["report", &golden(of), "-o", &page]);
+        run(&["report", &golden(run_name), "-o", &page]);
         node("looks.mjs", &[&page, "3"]);
     }
 }
@@ -194,8 +194,8 @@ impl Drop for Served {
 
 #[test]
 fn the_server_refuses_a_wrong_token_and_a_foreign_host_and_tells_every_message() {
-    let of = golden("memcached-tcp");
-    let served = Served::of(&of);
+    let run_dir = golden("memcached-tcp");
+    let served = Served::of(&run_dir);
     let (here, token) = (format!("127.0.0.1:{}", served.port), served.token.clone());
     let (status, page) = served.get(&format!("/{token}/"), &here);
     assert!(status == 200 && page.contains("<title>Tailsight report</title>"), "{status}");
@@ -215,9 +215,9 @@ fn the_server_refuses_a_wrong_token_and_a_foreign_host_and_tells_every_message()
     assert!(status == 400, "{status} {body}");
 
     // A message that no report embeds, as the command shows it.
-    let diagnosis = stdout_json(&run(&["diagnose", &of, "--json"]));
+    let diagnosis = stdout_json(&run(&["diagnose", &run_dir, "--json"]));
     for id in [0, 7, diagnosis["slowest"][0]["id"].as_u64().expect("an id")] {
-        let shown = stdout_json(&run(&["show", &of, &id.to_string(), "--leg", "total", "--json"]));
+        let shown = stdout_json(&run(&["show", &run_dir, &id.to_string(), "--leg", "total", "--json"]));
         let (status, body) = served.get(&format!("/{token}/message/{id}"), &here);
         assert_eq!(status, 200, "{body}");
         let bundle: Value = serde_json::from_str(&body).expect("JSON");
@@ -285,11 +285,12 @@ const WHOLE: &str = "0/4294967295/0/18446744073709551615/all/0";
 /// A run of more messages than the page holds: the part that is asked for comes whole, a larger one as a sample with its slowest.
 #[test]
 fn the_server_has_the_points_of_every_part_of_the_plot() {
-    let of = golden("memcached-requests");
-    let (few, all) = (Served::with(&of, &["--points", "100"]), Served::with(&of, &["--points", "10000000"]));
-    let (every, sight) = all.points(WHOLE);
+    let run_dir = golden("memcached-requests");
+    let (few, unlimited) =
+        (Served::with(&run_dir, &["--points", "100"]), Served::with(&run_dir, &["--points", "10000000"]));
+    let (every, sight) = unlimited.points(WHOLE);
     assert_eq!(every.len(), sight as usize);
-    let diagnosis = stdout_json(&run(&["diagnose", &of, "--json"]));
+    let diagnosis = stdout_json(&run(&["diagnose", &run_dir, "--json"]));
     assert_eq!(diagnosis["legs"]["total"]["messages"], json!(sight));
     let slowest = every.iter().max_by_key(|(_, ns)| *ns).expect("messages");
     assert_eq!(diagnosis["slowest"][0]["id"], json!(slowest.0));
@@ -311,11 +312,11 @@ fn the_server_in_chromium_zooms_into_more_messages_than_the_page_holds() {
     if let Some(reason) = lacks("chromium") {
         return tailsight_testing::skip(reason);
     }
-    let (dir, of) = (tempfile::tempdir().expect("a folder"), golden("memcached-requests"));
+    let (dir, run_dir) = (tempfile::tempdir().expect("a folder"), golden("memcached-requests"));
     let facts = dir.path().join("facts.json").display().to_string();
-    let (every, _) = Served::of(&of).points(WHOLE);
+    let (every, _) = Served::of(&run_dir).points(WHOLE);
     std::fs::write(&facts, json!({"latencies": every}).to_string()).expect("a file");
-    let served = Served::with(&of, &["--points", "100"]);
+    let served = Served::with(&run_dir, &["--points", "100"]);
     node("zoom.mjs", &[&served.address, &facts]);
 }
 

@@ -224,14 +224,21 @@ fn until(live: &Live, what: &str, is: impl Fn() -> bool + Copy + Send) {
 }
 
 /// Records the server and checks that the service leg's tail is the other server's, by name, and that no lock is named.
-fn waits_for_the_one_behind(live: &Live, test: &str, server: &Path, args: &[&str], one: Behind, further: &[&str]) {
+fn waits_for_the_one_behind(
+    live: &Live,
+    test: &str,
+    server: &Path,
+    args: &[&str],
+    backend_setup: Behind,
+    further: &[&str],
+) {
     let ns = live.pair.server.name().to_owned();
     let up = Command::new("ip").args(["-n", &ns, "link", "set", "lo", "up"]).status().expect("iproute2");
     assert!(up.success(), "no loopback in {ns}");
     let (port, behind) = (PORT.to_string(), BEHIND.to_string());
-    let backend = start(live, Path::new("python3"), &["-c", one.script, one.host, &behind]);
-    until(live, "the server behind answers", || one.answers());
-    let server = start(live, server, &[args, &[&port, one.host, &behind], further].concat());
+    let backend = start(live, Path::new("python3"), &["-c", backend_setup.script, backend_setup.host, &behind]);
+    until(live, "the server behind answers", || backend_setup.answers());
+    let server = start(live, server, &[args, &[&port, backend_setup.host, &behind], further].concat());
     until(live, "the server listens", || std::net::TcpStream::connect(("10.77.0.1", PORT)).is_ok());
     let out = live.path("run");
     let pid = server.0.id().to_string();
@@ -257,10 +264,10 @@ fn waits_for_the_one_behind(live: &Live, test: &str, server: &Path, args: &[&str
     let lifetimes = Analysis::of(&mut Run::open(Path::new(&out)).unwrap()).unwrap().lifetimes;
     let together = lifetimes.messages.iter().filter(|m| m.batch > 1 || m.ahead > 0).count() as u64;
     let is_queue = |c: &serde_json::Value| {
-        let of_the_server = c["name"].as_str().unwrap().ends_with(&format!("/peer:{}", one.name()));
+        let of_the_server = c["name"].as_str().unwrap().ends_with(&format!("/peer:{}", backend_setup.name()));
         c["category"] == "hol-blocking" && of_the_server && c["messages"].as_u64() <= Some(together)
     };
-    assert!(is_queue(first) || category == "backend-wait" && name == one.name(), "{}", shown(&output));
+    assert!(is_queue(first) || category == "backend-wait" && name == backend_setup.name(), "{}", shown(&output));
     let sum = |counts: &dyn Fn(&serde_json::Value) -> bool| -> f64 {
         let causes = d["causes"].as_array().unwrap();
         causes.iter().filter(|c| counts(c)).map(|c| c["share"].as_f64().unwrap()).sum()
@@ -274,12 +281,12 @@ fn waits_for_the_one_behind(live: &Live, test: &str, server: &Path, args: &[&str
     assert!(locks < 0.1, "a lock is named: {}", shown(&output));
 }
 
-fn in_python(test: &str, script: &str, one: Behind, further: &[&str]) {
+fn in_python(test: &str, script: &str, behind: Behind, further: &[&str]) {
     if let Some(reason) = tailsight_testing::lacks_program("python3") {
         return tailsight_testing::skip_as(test, reason);
     }
     let Some(live) = Live::new(test) else { return };
-    waits_for_the_one_behind(&live, test, Path::new("python3"), &["-c", script], one, further);
+    waits_for_the_one_behind(&live, test, Path::new("python3"), &["-c", script], behind, further);
 }
 
 #[test]
@@ -289,34 +296,34 @@ fn a_thread_a_connection_waits_for_the_server_behind() {
 
 #[test]
 fn a_server_behind_is_named_over_ipv6() {
-    let one = Behind { host: "::1", ..OVER_TCP };
-    in_python("a_server_behind_is_named_over_ipv6", THREADS, one, &[]);
+    let behind = Behind { host: "::1", ..OVER_TCP };
+    in_python("a_server_behind_is_named_over_ipv6", THREADS, behind, &[]);
 }
 
 #[test]
 fn a_server_behind_is_named_over_udp() {
-    let one = Behind { script: DATAGRAMS, ..OVER_TCP };
-    in_python("a_server_behind_is_named_over_udp", ASKS_BY_DATAGRAM, one, &["connected"]);
+    let behind = Behind { script: DATAGRAMS, ..OVER_TCP };
+    in_python("a_server_behind_is_named_over_udp", ASKS_BY_DATAGRAM, behind, &["connected"]);
 }
 
 #[test]
 fn a_server_behind_is_named_over_udp_without_a_connection() {
-    let one = Behind { script: DATAGRAMS, ..OVER_TCP };
-    in_python("a_server_behind_is_named_over_udp_without_a_connection", ASKS_BY_DATAGRAM, one, &["-"]);
+    let behind = Behind { script: DATAGRAMS, ..OVER_TCP };
+    in_python("a_server_behind_is_named_over_udp_without_a_connection", ASKS_BY_DATAGRAM, behind, &["-"]);
 }
 
 /// The first packet of a socket was not known to be the target's, and the server was called `0.0.0.0:0`.
 #[test]
 fn a_server_behind_is_named_over_udp_when_each_question_has_a_socket() {
-    let one = Behind { script: DATAGRAMS, ..OVER_TCP };
+    let behind = Behind { script: DATAGRAMS, ..OVER_TCP };
     let test = "a_server_behind_is_named_over_udp_when_each_question_has_a_socket";
-    in_python(test, ASKS_BY_DATAGRAM, one, &["fresh"]);
+    in_python(test, ASKS_BY_DATAGRAM, behind, &["fresh"]);
 }
 
 #[test]
 fn a_server_behind_is_named_over_udp_and_ipv6() {
-    let one = Behind { script: DATAGRAMS, host: "::1" };
-    in_python("a_server_behind_is_named_over_udp_and_ipv6", ASKS_BY_DATAGRAM, one, &["connected"]);
+    let behind = Behind { script: DATAGRAMS, host: "::1" };
+    in_python("a_server_behind_is_named_over_udp_and_ipv6", ASKS_BY_DATAGRAM, behind, &["connected"]);
 }
 
 #[test]
