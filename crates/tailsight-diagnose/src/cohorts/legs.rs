@@ -33,7 +33,7 @@ impl Latencies {
             let legs = by_leg.iter_mut().zip(Leg::ALL);
             legs.for_each(|(latencies, leg)| latencies.extend(m.latency(leg)));
         }
-        Latencies { by_leg: by_leg, shared: multiplexed.unpaired() as usize }
+        Latencies { by_leg, shared: multiplexed.unpaired() as usize }
     }
 
     /// Those of a leg.

@@ -112,7 +112,7 @@ fn functions_of_an_interrupt_lie_in_it_and_those_of_the_thread_go_on_behind_it()
     let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
     let (mut names, mut symbols) = (Names::new(&[row]), Vec::new());
     names.add_functions(Some(&traced), &mut symbols);
-    let context = RunContext { names: names, cpus: 1, symbols, ..RunContext::default() };
+    let context = RunContext { names, cpus: 1, symbols, ..RunContext::default() };
     let analysis = Analysis::build(&context, &[CpuEvents { cpu: 0, events }]);
     let symbols = &analysis.lifetimes.symbols;
     let mut spans = Vec::new();
@@ -170,7 +170,7 @@ fn functions_around_and_in_the_packets_of_a_softirq_end_where_they_end() {
     let row = TaskRow { tid: THREAD, tgid: THREAD, comm: "server".into(), target: true, ..TaskRow::default() };
     let (mut names, mut symbols) = (Names::new(&[row]), Vec::new());
     names.add_functions(Some(&traced), &mut symbols);
-    let context = RunContext { names: names, cpus: 1, symbols, ..RunContext::default() };
+    let context = RunContext { names, cpus: 1, symbols, ..RunContext::default() };
     let analysis = Analysis::build(&context, &[CpuEvents { cpu: 0, events }]);
     let symbols = &analysis.lifetimes.symbols;
     let mut spans = std::collections::BTreeMap::new();
