@@ -85,12 +85,13 @@ pub fn saved(memory: &impl Memory, address: u64, layout: &Layout) -> Option<Save
     parse(&memory.read(address, ROUTINE_BYTES)?, address, layout)
 }
 
-/// A goroutine's bytes. It names itself, and its saved stack pointer lies in its stack: other memory does not look so.
+/// A goroutine's bytes. It names itself, and its saved stack pointer lies in its stack, or is 0 while a thread runs it: other memory does not look so.
 fn parse(bytes: &[u8], address: u64, layout: &Layout) -> Option<Saved> {
     let word = |at: usize| word(bytes, at);
     let (low, high, sp) = (word(STACK_LOW)?, word(STACK_HIGH)?, word(STACK_POINTER)?);
     let status = word(layout.status)? as u32;
-    let is_one = word(ITSELF)? == address && low < high && (low..=high).contains(&sp);
+    let runs = sp == 0 && state_of(status) == Some(State::Running);
+    let is_one = word(ITSELF)? == address && low < high && (runs || (low..=high).contains(&sp));
     let registers = Registers { ip: word(PROGRAM_COUNTER)?, sp, fp: word(layout.frame_pointer)?, lr: 0 };
     is_one.then_some(Saved { status, registers, stack_high: high })
 }
@@ -136,6 +137,10 @@ mod tests {
         assert_eq!(parse(&bytes[..100], 0xc000_0040, layout), None, "it is cut");
         bytes[STACK_POINTER..STACK_POINTER + 8].copy_from_slice(&0x4000u64.to_le_bytes());
         assert_eq!(parse(&bytes, 0xc000_0040, layout), None, "its stack pointer is not in its stack");
+        bytes[STACK_POINTER..STACK_POINTER + 8].fill(0);
+        assert_eq!(parse(&bytes, 0xc000_0040, layout), None, "it waits, and has no stack pointer");
+        bytes[144] = 2;
+        assert!(parse(&bytes, 0xc000_0040, layout).is_some(), "a thread runs it, and has its registers");
         assert_eq!([state_of(0x1004), state_of(6), state_of(9)], [Some(State::Waiting), None, Some(State::Runnable)]);
     }
 }
