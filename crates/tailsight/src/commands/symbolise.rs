@@ -52,7 +52,7 @@ fn text(resolution: &Resolution) -> String {
     let (with, without): (Vec<_>, Vec<_>) = resolution.modules.iter().partition(|m| m.file.is_some());
     for module in with {
         if let Some(file) = &module.file {
-            let _ = writeln!(out, "Resolution:    {} ({}) in {}", module.name, module.build_id, file.display());
+            let _ = writeln!(out, "Found:    {} ({}) in {}", module.name, module.build_id, file.display());
         }
     }
     for module in without {

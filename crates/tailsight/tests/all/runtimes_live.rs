@@ -308,12 +308,13 @@ fn a_goroutine_s_wait_for_a_mutex_is_a_lock_and_names_who_locks() {
     assert_eq!(first["name"], "Go waiting for a lock of the program", "{text}");
     let function = &first["functions"][0];
     assert_eq!([&function["name"], &function["inside"]], ["main.readTable", "sync.(*Mutex).Lock"], "{first:#}");
-    // Who had it is a goroutine of the program's own, which gave it back there.
-    let meanwhile = &first["meanwhile"][0];
-    assert_eq!(meanwhile["function"], "main.refresh", "{first:#}");
-    assert!(meanwhile["share"].as_f64().unwrap() > 0.8, "{first:#}");
+    // Who had it is a goroutine of the program's own, which slept with it and gave it back there. Nobody looks at it the first time.
+    let meanwhile = first["meanwhile"].as_array().unwrap();
+    let in_refresh = |part: &&serde_json::Value| part["function"] == "main.refresh";
+    let share: f64 = meanwhile.iter().filter(in_refresh).map(|part| part["share"].as_f64().unwrap()).sum();
+    assert!(share > 0.8, "{first:#}");
     let sentence = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(sentence.contains("the task that was waited for ended the wait in main.refresh"), "{text}");
+    assert!(sentence.contains("meanwhile waited (Go sleeping until a time) in main.refresh"), "{text}");
 }
 
 /// A task holds a lock of asyncio for 20 ms, again and again; requests read what it protects.
