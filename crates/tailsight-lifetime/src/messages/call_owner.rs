@@ -23,7 +23,7 @@ use tailsight_trace::FlowKey;
 
 use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
-use crate::messages::turns;
+use crate::messages::receive_order;
 use crate::model::Message;
 
 /// A question that was answered.
@@ -118,7 +118,7 @@ struct Loop {
 impl Loop {
     fn new(steps: Vec<(u64, Step)>, sleeps: Vec<u64>) -> Loop {
         let is_received = |&(at, step): &(u64, Step)| (at, matches!(step, Step::Took(_)));
-        let works_at_once = turns::works_after_it_received(steps.iter().map(is_received)) == Some(false);
+        let works_at_once = receive_order::works_after_it_received(steps.iter().map(is_received)) == Some(false);
         Loop { steps, sleeps, works_at_once, orders: Orders::default() }
     }
 

@@ -15,6 +15,7 @@ pub mod multiplexed;
 pub mod nic;
 pub mod outgoing;
 pub mod overtaken;
+mod receive_order;
 pub mod relayed;
 pub mod reorder;
 pub mod replies;

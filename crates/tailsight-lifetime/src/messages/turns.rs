@@ -13,16 +13,10 @@ use rustc_hash::FxHashMap;
 
 use super::Extra;
 use super::backend_calls::{self, NOBODY};
+use super::receive_order;
 use crate::model::Message;
 use crate::timelines::busy_periods::BusyPeriod;
 use crate::timelines::threads::{State, Threads};
-
-/// Receive calls directly before another one, and others, that a verdict on a loop needs of each.
-const FEWEST_CALLS: usize = 20;
-/// A loop works on what it received only after it has received all that was ready, if the stretches after the last of several receive calls
-/// are so many times as long, at the median, as those between them. Handlers that run inside the receive call's callback take as long
-/// in either place.
-const DEFERRED_FACTOR: u64 = 3;
 
 /// A stretch of a loop's time, until the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +186,7 @@ fn sleeps(threads: &Threads, tid: u32) -> impl Iterator<Item = (u64, Border)> {
 /// The turns between borders, which are in order. `serves`: whether the thread itself answers what it received.
 fn turns(borders: &[(u64, Border)], messages: &[Message], serves: impl Fn(u32) -> bool) -> Vec<Turn> {
     let is_received = |&(at, border): &(u64, Border)| (at, matches!(border, Border::Received(_)));
-    let deferred = works_after_it_received(borders.iter().map(is_received)) == Some(true);
+    let deferred = receive_order::works_after_it_received(borders.iter().map(is_received)) == Some(true);
     let mut turns: Vec<Turn> = Vec::with_capacity(borders.len());
     // How many messages are open, and the exclusive or of their ids: with one open, its id.
     let (mut open, mut ids) = (0_u32, 0_u32);
@@ -259,27 +253,4 @@ fn turns(borders: &[(u64, Border)], messages: &[Message], serves: impl Fn(u32) -
 fn awaits_reply(messages: &[Message], m: u32, serves: &impl Fn(u32) -> bool) -> bool {
     let message = &messages[m as usize];
     serves(m) && message.send_ns > message.recv_ns
-}
-
-/// Whether the loop first receives all that is ready and then works on it (asyncio), in place of working on each at once (Node, Redis);
-/// `None`: too few calls to tell. `calls`: when it did something, in order, each with whether that was a receive call.
-pub(super) fn works_after_it_received(calls: impl Iterator<Item = (u64, bool)>) -> Option<bool> {
-    let (mut between, mut after): (Vec<u64>, Vec<u64>) = (vec![], vec![]);
-    let mut last_ns = None;
-    for (at, is_received) in calls {
-        match last_ns {
-            Some(from) if is_received && from < at => between.push(at - from),
-            Some(from) if !is_received => after.push(at - from),
-            _ => {}
-        }
-        last_ns = is_received.then_some(at);
-    }
-    if between.len() < FEWEST_CALLS || after.len() < FEWEST_CALLS {
-        return None;
-    }
-    let median = |times: &mut [u64]| {
-        let middle = times.len() / 2;
-        *times.select_nth_unstable(middle).1
-    };
-    Some(median(&mut after) >= DEFERRED_FACTOR * median(&mut between).max(1))
 }
