@@ -138,6 +138,11 @@ pub fn waits_for_data(nr: u32) -> bool {
     matches!(wait(nr), Some(Wait::Data | Wait::Descriptor))
 }
 
+/// Whether a sleep in this call may wait for any of several descriptors: an event loop's for its next work, or a client's for one answer.
+pub fn may_wait_for_any_of_several(nr: u32) -> bool {
+    waits_for_work(nr) || matches!(name(nr).as_str(), "poll" | "ppoll" | "select" | "pselect6")
+}
+
 /// Whether a thread that sleeps in this call still writes.
 pub fn waits_for_room(nr: u32) -> bool {
     wait(nr) == Some(Wait::Room)
@@ -173,6 +178,9 @@ mod tests {
         assert!(named_waits_for_work("epoll_pwait2") && !named_waits_for_work("recvfrom") && !named_waits_for_work(""));
         assert!(polls(nr("ppoll")) && waits_for_data(nr("ppoll")));
         assert!(!polls(nr("read")) && waits_for_data(nr("read")));
+        let of_several =
+            ["epoll_wait", "poll", "select", "recvfrom", "read"].map(|call| may_wait_for_any_of_several(nr(call)));
+        assert_eq!(of_several, [true, true, true, false, false]);
         assert!(locks_a_file(nr("flock")) && !polls(nr("futex")));
         assert!(may_wait_for_a_lock(nr("futex")) && may_wait_for_a_lock(nr("flock")));
         assert!(!may_wait_for_a_lock(nr("recvfrom")) && !may_wait_for_a_lock(NO_SYSCALL));

@@ -58,7 +58,7 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
-    /// A wait without a task: for the NIC, for missing bytes, for another server's answer, for the turn of a reply.
+    /// A wait without a task: for the NIC, for missing bytes, for its turn to ask another server, for the turn of a reply.
     Waits {
         /// For what.
         frame: Frame,
@@ -457,8 +457,9 @@ fn place_of_read(activity: &Activity, tid: u32, (from, to): (u64, u64)) -> u32 {
     let intervals = activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
     let first = intervals.partition_point(|interval| interval.from <= from).saturating_sub(1);
     let within = intervals[first..].iter().take_while(|interval| interval.from < to);
+    let may_be_a_loops = |how: Sleep| how.may_be_for_any_of_several() && activity.service.is_loop(tid);
     let mut places = within.filter_map(|interval| match interval.state {
-        State::Sleeping { how } if how.is_for_data() && !how.is_for_work() && how.place != 0 => Some(how.place),
+        State::Sleeping { how } if how.is_for_data() && how.place != 0 && !may_be_a_loops(how) => Some(how.place),
         _ => None,
     });
     places.next().unwrap_or(0)

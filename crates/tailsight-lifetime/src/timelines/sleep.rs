@@ -76,6 +76,11 @@ impl Sleep {
         syscalls::waits_for_data(self.nr)
     }
 
+    /// In a call that may wait for any of several descriptors: an event loop's for its next work, or a client's for one answer.
+    pub fn may_be_for_any_of_several(self) -> bool {
+        syscalls::may_wait_for_any_of_several(self.nr)
+    }
+
     /// For whoever takes what was written before.
     pub fn is_for_room(self) -> bool {
         syscalls::waits_for_room(self.nr) && self.is_interruptible()

@@ -3,7 +3,7 @@
 
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Analysis, Leg, Rule, RunContext};
+use tailsight_lifetime::{Analysis, Frame, Leg, Rule, RunContext};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags, switch_flags};
 use tailsight_trace::tables::{SocketRow, TaskRow};
@@ -22,6 +22,7 @@ const C: u64 = 11211 << 16 | 4002;
 const BEHIND: u64 = 5000 << 16 | 9101;
 const LOOPBACK: u64 = 0x7f00_0001_7f00_0001;
 pub(super) const PEER: &str = "peer:python3 (127.0.0.1:9101)";
+const POLL: u64 = 7;
 const RECVFROM: u64 = 45;
 const FLOCK: u64 = 73;
 pub(super) const FUTEX: u64 = 202;
@@ -54,6 +55,17 @@ pub(super) fn waking(ts: u64, by: u32, tid: u32) -> Event {
 }
 
 pub(super) fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
+    analysed(facts(), cpus)
+}
+
+/// The same, where the first place in the program is known.
+fn analyse_with_places(cpus: Vec<Vec<Event>>) -> Analysis {
+    let mut facts = facts();
+    facts.names.add_places(vec![11]);
+    analysed(facts, cpus)
+}
+
+fn facts() -> RunContext {
     let row = |tid, comm: &str| TaskRow { tid, tgid: tid, comm: comm.into(), target: true, ..TaskRow::default() };
     let other = TaskRow { target: false, ..row(HOLDER, "holder") };
     let mut names = Names::new(&[row(ONE, "one"), row(TWO, "two"), row(THREE, "three"), other]);
@@ -66,8 +78,7 @@ pub(super) fn analyse(cpus: Vec<Vec<Event>>) -> Analysis {
         comm: "python3".into(),
         ..SocketRow::default()
     };
-    let facts = RunContext { names, sockets: vec![listens], symbols, ..RunContext::default() };
-    analysed(facts, cpus)
+    RunContext { names, sockets: vec![listens], symbols, ..RunContext::default() }
 }
 
 pub(super) fn merged(mut events: Vec<Event>) -> Vec<Event> {
@@ -302,6 +313,42 @@ fn a_blocking_call_of_an_event_loop_holds_up_those_that_it_has_received() {
     let guessed = analysis.lifetimes.owners.iter().filter(|owner| owner.is_guessed());
     let paths: Vec<String> = guessed.map(|owner| owner.path(&analysis.lifetimes.symbols)).collect();
     assert!(paths.contains(&format!("blocked/{PEER}")), "{paths:?}");
+}
+
+/// dnsmasq's loop polls for the answer of its server and for whatever else comes: "100 % of it in dnsmasq+0x9e00", which is its loop, was no place. A
+/// thread with one connection stands still for the answer, as one does that reads from one descriptor.
+#[test]
+fn where_an_event_loop_polls_is_no_place_of_a_wait_for_another_server() {
+    let placed = |call, is_loop| {
+        // A loop comes back to a connection after it had received from another.
+        let elsewhere = if is_loop { vec![recv(30, B, ONE), send(35, B, ONE)] } else { vec![] };
+        let sleeps = Event { aux: 1 << 4, ..switch(1_020, ONE, 0, call) };
+        let first = vec![switch(5, 0, ONE, 0), recv(20, A, ONE), send(25, A, ONE)];
+        let second = vec![
+            event(1_000, Kind::Recv, 0, ONE, [1, A | 200 << 32, 50 | 9 << 32]),
+            ask(1_010, ONE),
+            sleeps,
+            switch(5_000_100, 0, ONE, 0),
+            answer(5_000_200, ONE),
+            event(5_100_000, Kind::Send, 0, ONE, [1, A | 600 << 32, 50 | 9 << 32]),
+        ];
+        let again = vec![
+            event(990, Kind::RxStack, 0, 0, [1, A | 150 << 32, 50 | 2 << 32]),
+            event(991, Kind::Handoff, 0, 0, [1, A | 200 << 32, 9]),
+        ];
+        let network = [request(10, A), request(12, B), again, ready(5_000_000, Some(ONE))].concat();
+        let analysis = analyse_with_places(vec![[first, elsewhere, second].concat(), network]);
+        let id = analysis.lifetimes.messages.iter().find(|m| m.recv_ns == 1_000).expect("the message").id;
+        let path = analysis.path(id, Leg::Service);
+        let longest = path.iter().max_by_key(|span| span.to_ns - span.from_ns).expect("a wait");
+        let frames = &analysis.lifetimes.owners[longest.owner as usize].frames;
+        assert!(matches!(frames[0], Frame::Peer { .. }), "{frames:?}");
+        matches!(frames.last(), Some(Frame::Place { .. }))
+    };
+    assert!(placed(RECVFROM, true), "a blocking call");
+    assert!(!placed(POLL, true), "its loop");
+    assert!(placed(POLL, false), "a client");
+    assert!(!placed(EPOLL, false), "nobody polls so for one answer");
 }
 
 /// A client sends a request in two parts, 30 ms apart: "the server itself waits in epoll_wait".
