@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_trace::tables::SocketRow;
 use tailsight_trace::{Event, FlowKey, fields};
 
+use crate::messages::by_thread::by_thread;
 use crate::messages::call_owner::{self, Question, Told, Whose};
 use crate::messages::relayed::{self, Relayed};
 use crate::messages::routines::{ByLoops, Routines, SendsFor};
@@ -60,7 +61,7 @@ pub struct Ready {
     pub sent: u64,
     /// The server, for other requests than the one that waits: index into the run's symbols.
     pub for_others: u32,
-    /// Whose call it answered is not known, or as [`Call::guessed`].
+    /// As [`Call::guessed`], of the call that it answers.
     pub guessed: bool,
 }
 
@@ -453,7 +454,7 @@ impl Peers {
         for (ready, call) in readies.iter_mut().zip(std::mem::take(&mut self.ready_of)) {
             let Some(call) = call.map(|c| self.calls[c as usize]) else { continue };
             ready.of = if self.is_shared(&call.key) { NOBODY } else { kept(call.of) };
-            ready.guessed = call.guessed || ready.of == NOBODY;
+            ready.guessed = call.guessed;
             if ready.of == NOBODY {
                 (ready.sent, ready.for_others) = (call.sent, self.for_other_requests(ready.peer));
             }
@@ -621,7 +622,8 @@ impl Peers {
         let answered: Vec<usize> = (0..self.calls.len()).filter(|&c| self.calls[c].received != 0).collect();
         let questions = self.answered();
         let Told { whose, in_line, guessed } = call_owner::tell(&questions, messages, extras, sleeps);
-        let received_by = received_by_thread(messages);
+        let mut received_by = by_thread(messages, |m| (m.recv_ns, m.send_ns));
+        received_by.values_mut().for_each(|received| received.sort_unstable());
         let mut unowned = Vec::new();
         for (at, c) in answered.into_iter().enumerate() {
             let call = &mut self.calls[c];
@@ -704,22 +706,14 @@ impl Peers {
     }
 }
 
-/// When each thread received each message and when that was answered, ns (0: never), in order of the former.
-fn received_by_thread(messages: &[Message]) -> FxHashMap<u32, Vec<(u64, u64)>> {
-    let mut by_thread: FxHashMap<u32, Vec<(u64, u64)>> = FxHashMap::default();
-    for m in messages.iter().filter(|m| m.recv_ns != 0) {
-        by_thread.entry(m.tid).or_default().push((m.recv_ns, m.send_ns));
-    }
-    by_thread.values_mut().for_each(|received| received.sort_unstable());
-    by_thread
-}
-
-/// Whether a thread that received these messages had several that were not answered at a time.
+/// Whether a thread that received these messages had several at a time. Of each when it was received, ns, in order, and when answered (0: never).
 fn has_several(received: Option<&Vec<(u64, u64)>>, at: u64) -> bool {
+    /// One that is still open after so many others is open for long.
+    const LOOKED_BACK: usize = 64;
     let received = received.map_or(&[][..], Vec::as_slice);
     let upto = received.partition_point(|&(recv_ns, _)| recv_ns <= at);
     // One that is never answered is waited for by nobody.
-    received[..upto].iter().rev().take(MOST_AT_ONCE).filter(|&&(_, send_ns)| send_ns > at).count() > 1
+    received[..upto].iter().rev().take(LOOKED_BACK).filter(|&&(_, send_ns)| send_ns > at).count() > 1
 }
 
 /// The servers that most of their messages asked while they waited for another one's answer, too. `waits`: by message, then by begin.

@@ -222,7 +222,7 @@ pub(super) fn peer(activity: &Activity, (tid, message): (u32, u32), waker: Optio
     let known_of_another = ready.of != NOBODY && message != NOBODY && ready.of != message;
     let for_others = ready.sent != 0 && !activity.peers.may_be_for(message, ready.sent);
     let symbol = if for_others { ready.for_others } else { ready.peer };
-    // A thread that has one connection at a time waits for the answer to that one's call.
-    let guessed = ready.guessed && (ready.of != NOBODY || activity.service.is_loop(tid));
+    // Whose call it answers is not known. A thread that has one connection at a time waits for the answer to that one's.
+    let guessed = ready.guessed || ready.sent != 0 && activity.service.is_loop(tid);
     (!known_of_another).then_some(Frame::Peer { symbol, guessed })
 }
