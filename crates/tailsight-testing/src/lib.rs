@@ -9,7 +9,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test harness captures what tests print")]
 
 use std::fmt::Display;
-use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -72,7 +72,9 @@ pub fn raise_priority() {
 /// A TCP port of 127.0.0.1 on which nobody listens.
 ///
 /// It is below those that Linux gives away by default (32,768 and more): such a port may be given to a test beside this one before the
-/// caller's server has it, and a connection to it that comes from itself looks like a server.
+/// caller's server has it, and a connection to it that comes from itself looks like a server. It is tried without listening on it: a
+/// process that another thread forks meanwhile has a copy of the socket until it becomes its program, and if that listened, whoever waits
+/// for the caller's server would be connected to it.
 ///
 /// # Panics
 /// When all of them are taken.
@@ -83,8 +85,34 @@ pub fn free_port() -> u16 {
     let first = std::process::id() as usize * 97;
     (0..PORTS.len())
         .map(|_| PORTS.start + ((first + usize::from(NEXT.fetch_add(1, Ordering::Relaxed))) % PORTS.len()) as u16)
-        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .find(|&port| may_bind(port))
         .expect("a port that nobody uses")
+}
+
+/// Whether a server could bind the TCP port of 127.0.0.1: nobody listens on it.
+fn may_bind(port: u16) -> bool {
+    let address = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(std::net::Ipv4Addr::LOCALHOST).to_be() },
+        sin_zero: [0; 8],
+    };
+    let reuse: libc::c_int = 1;
+    // SAFETY: the descriptor is this function's own from socket() to the drop; both pointers are to locals of the sizes that are named.
+    unsafe {
+        let raw = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        assert!(raw >= 0, "a socket: {}", std::io::Error::last_os_error());
+        let socket = OwnedFd::from_raw_fd(raw);
+        let fd = socket.as_raw_fd();
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_REUSEADDR,
+            (&raw const reuse).cast(),
+            size_of_val(&reuse) as libc::socklen_t,
+        );
+        libc::bind(fd, (&raw const address).cast(), size_of_val(&address) as libc::socklen_t) == 0
+    }
 }
 
 /// Why network namespaces cannot be made here; `None` when they can.
@@ -202,6 +230,8 @@ fn field(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -248,6 +278,32 @@ mod tests {
     #[test]
     fn a_written_script_starts_while_others_start_theirs() {
         started_by_four("written", |program| write_script(program, "exit 0"));
+    }
+
+    #[test]
+    fn nobody_accepts_at_a_free_port_while_others_start_programs() {
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        std::process::Command::new("/bin/true").status().unwrap();
+                    }
+                });
+            }
+            let accepted = (0..1_000).find(|_| std::net::TcpStream::connect(("127.0.0.1", free_port())).is_ok());
+            over.store(true, Ordering::Relaxed);
+            assert_eq!(accepted, None, "a connection was accepted although no server was started");
+        });
+    }
+
+    #[test]
+    fn a_port_where_a_server_listens_is_not_free() {
+        let server = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = server.local_addr().unwrap().port();
+        assert!(!may_bind(port));
+        drop(server);
+        assert!(may_bind(port));
     }
 
     #[test]
