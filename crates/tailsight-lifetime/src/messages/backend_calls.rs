@@ -17,7 +17,7 @@ use crate::messages::by_thread::by_thread;
 use crate::messages::call_owner::{self, Question, Told, Whose};
 use crate::messages::relayed::{self, Relayed};
 use crate::messages::routines::{ByLoops, Routines, SendsFor};
-use crate::messages::{Extra, sequence_diff};
+use crate::messages::{Extra, sequence_diff, slots};
 use crate::model::Message;
 
 /// No message.
@@ -111,10 +111,15 @@ impl Found {
     }
 }
 
+/// So long an answer's part lies unread before what comes after it is no longer waited for all the while; less is the time of a wake-up.
+const UNREAD_NS: u64 = 1_000_000;
+/// So many of these of an answer are kept.
+const MOST_UNREAD: usize = 1_024;
+
 /// Calls of a task that are under way at a time.
 const MOST_AT_ONCE: usize = 16;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     /// Index of the message as found; [`NOBODY`]: which one is not known.
     of: u32,
@@ -140,6 +145,8 @@ struct Open {
     receiver: u32,
     /// When the last part of the answer was received.
     last: u64,
+    /// When parts of the answer could be read and were not: from when to when.
+    unread: Vec<(u64, u64)>,
     peer: u32,
 }
 
@@ -150,6 +157,10 @@ struct Connection {
     open: u32,
     /// Requests of several messages were under way on it at once.
     shared: bool,
+    /// Sends when that was known.
+    sends_on_shared: u64,
+    /// Something came on it. What is sent where nothing ever comes asks nothing (logs, metrics).
+    answers: bool,
 }
 
 /// What the goroutine that sent a request says of whose it is.
@@ -190,8 +201,6 @@ pub struct Peers {
     /// Calls whose sender still runs on, by thread.
     leaving: FxHashMap<u32, Vec<u32>>,
     calls: Vec<Open>,
-    /// Sends on connections that requests were known to share by then.
-    on_shared: u64,
     /// The call that was open when a connection was made readable, by number of the [`Ready`] less one.
     ready_of: Vec<Option<u32>>,
     readies: Vec<Ready>,
@@ -288,7 +297,8 @@ impl Peers {
             self.connections.insert(key, connection);
         }
         if connection.shared {
-            self.on_shared += 1;
+            connection.sends_on_shared += 1;
+            self.connections.insert(key, connection);
             return;
         }
         if working.is_some_and(|working| passes_several_on(working, messages, fields::Send::of(event).bytes)) {
@@ -325,6 +335,7 @@ impl Peers {
             received: 0,
             receiver: 0,
             last: 0,
+            unread: Vec::new(),
             peer,
         });
         let call = self.calls.len() as u32;
@@ -334,7 +345,9 @@ impl Peers {
 
     /// A connection was made readable. Returns the number of its [`Ready`].
     pub fn ready(&mut self, event: &Event, sockets: &[SocketRow]) -> u32 {
-        let connection = *self.connection(FlowKey::of(event), sockets);
+        let connection = self.connection(FlowKey::of(event), sockets);
+        connection.answers = true;
+        let connection = *connection;
         let call = connection.open.checked_sub(1);
         if let Some(open) = call.and_then(|c| self.calls.get_mut(c as usize)) {
             open.ready_next = event.ts;
@@ -369,6 +382,9 @@ impl Peers {
         };
         open.ready_next = 0;
         open.last = event.ts;
+        if event.ts - open.ready >= UNREAD_NS && open.unread.len() < MOST_UNREAD {
+            open.unread.push((open.ready, event.ts));
+        }
         if open.received == 0 {
             (open.received, open.receiver) = (event.ts, tid);
         }
@@ -396,7 +412,7 @@ impl Peers {
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
         let mut waits: Vec<(u32, Call)> = vec![];
-        let unknown = self.calls.iter().filter(|c| self.is_shared(&c.key)).count() as u64 + self.on_shared;
+        let unknown = self.on_shared_connections();
         let by_task = self.by_task();
         let freed = self.freed();
         for c in self.calls.iter().filter(|c| c.received != 0 && kept(c.of) != NOBODY && !self.is_shared(&c.key)) {
@@ -417,10 +433,22 @@ impl Peers {
                     turn: 0,
                     guessed: c.guessed,
                 };
-                waits.push((kept(c.of), call));
+                // While a part lies unread, the program does not wait for the server, whatever is to come.
+                let mut from = call.from;
+                for &(ready, received) in c.unread.iter().filter(|&&(ready, _)| ready < c.ready) {
+                    if from < ready {
+                        waits.push((kept(c.of), Call { from, to: ready, received, ..call }));
+                    }
+                    from = received.max(from);
+                }
+                if from < c.ready {
+                    let received = if from == call.from { c.received } else { c.last };
+                    waits.push((kept(c.of), Call { from, received, ..call }));
+                }
             }
         }
-        for (of, mut wait) in self.waits_for_a_connection(messages, &sleeps) {
+        let for_slots = self.waits_for_a_slot(messages, &sleeps);
+        for (of, mut wait) in self.waits_for_a_connection(messages, &sleeps).into_iter().chain(for_slots) {
             if kept(of) != NOBODY {
                 wait.peer = self.free_connection_to(wait.peer);
                 waits.push((kept(of), wait));
@@ -452,7 +480,7 @@ impl Peers {
         }
         let mut readies = std::mem::take(&mut self.readies);
         for (ready, call) in readies.iter_mut().zip(std::mem::take(&mut self.ready_of)) {
-            let Some(call) = call.map(|c| self.calls[c as usize]) else { continue };
+            let Some(call) = call.map(|c| &self.calls[c as usize]) else { continue };
             ready.of = if self.is_shared(&call.key) { NOBODY } else { kept(call.of) };
             ready.guessed = call.guessed;
             if ready.of == NOBODY {
@@ -466,6 +494,14 @@ impl Peers {
     /// Whether requests of several messages were under way on a connection at once, at any time.
     fn is_shared(&self, key: &FlowKey) -> bool {
         self.connections.get(key).is_some_and(|connection| connection.shared)
+    }
+
+    /// Sends on connections that requests share.
+    fn on_shared_connections(&self) -> u64 {
+        let shared = || self.connections.iter().filter(|(_, connection)| connection.shared && connection.answers);
+        let keys: FxHashSet<&FlowKey> = shared().map(|(key, _)| key).collect();
+        let first = self.calls.iter().filter(|c| keys.contains(&c.key)).count() as u64;
+        first + shared().map(|(_, connection)| connection.sends_on_shared).sum::<u64>()
     }
 
     /// The messages that waited until a connection was free, each with that wait: from when the loop that had received it waited for work
@@ -489,6 +525,30 @@ impl Peers {
             }
         }
         out
+    }
+
+    /// The messages that waited until one of the few requests was answered that go to a server at a time, each with that wait: see
+    /// [`crate::messages::slots`].
+    fn waits_for_a_slot(&self, messages: &[Message], sleeps: &impl Fn(u32) -> Vec<u64>) -> Vec<(u32, Call)> {
+        let answered: Vec<&Open> = self.calls.iter().filter(|c| c.received != 0 && !self.is_shared(&c.key)).collect();
+        // Of each message, when it had the answer to its request before.
+        let mut answered_before: FxHashMap<u32, u64> = FxHashMap::default();
+        let mut request = |c: &&Open| {
+            let message = messages.get(c.of as usize);
+            let before = answered_before.insert(c.of, c.last).unwrap_or(0);
+            let since_ns = message.filter(|m| m.tid == c.sender && before <= c.sent).map(|m| m.recv_ns.max(before));
+            slots::Request { server: c.peer, sent: (c.sender, c.sent), answered_ns: c.last, since_ns }
+        };
+        let requests: Vec<slots::Request> = answered.iter().map(&mut request).collect();
+        let waits = answered.iter().zip(slots::waits(&requests, sleeps)).filter(|(c, _)| !c.in_line);
+        let call = |(c, wait): (&&Open, Option<slots::Wait>)| {
+            let slots::Wait { from_ns: from, freed_by } = wait?;
+            let Open { ready: to, received, receiver: tid, .. } = *answered[freed_by];
+            let (peer, guessed) = (c.peer, c.guessed);
+            Some((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: 0, guessed }))
+                .filter(|_| from < to)
+        };
+        waits.filter_map(call).collect()
     }
 
     /// The calls of each task of tokio, in order of time.
@@ -772,8 +832,10 @@ fn name_of(key: FlowKey, sockets: &[SocketRow]) -> String {
         names.dedup();
         (names.len() == 1).then(|| names[0].to_owned())
     };
-    let process = only(sockets.iter().filter(other_end).collect());
-    match process.or_else(|| only(sockets.iter().filter(listens).collect())) {
+    // Connections that were not there when the table was made, of a server whose others were.
+    let accepted = |s: &&SocketRow| s.local_port == rport && s.local_addr == remote;
+    let process = |rows: &dyn Fn(&&SocketRow) -> bool| only(sockets.iter().filter(rows).collect());
+    match process(&other_end).or_else(|| process(&listens)).or_else(|| process(&accepted)) {
         Some(process) => format!("{process} ({address})"),
         None => address,
     }
@@ -807,6 +869,7 @@ mod tests {
             received,
             receiver: 7,
             last: received,
+            unread: Vec::new(),
             peer: 0,
         };
         let peers = Peers { calls: vec![call(15, 90), call(95, 190), call(195, 290)], ..Peers::default() };
@@ -846,6 +909,10 @@ mod tests {
             ..row("127.0.0.1", 9101, "node")
         });
         assert_eq!(name_of(key, &rows), "node (127.0.0.1:9101)");
+        // The listening socket is not in the table, another connection's end is.
+        let accepted = |comm| SocketRow { remote_port: 4001, listening: false, ..row("127.0.0.1", 9101, comm) };
+        assert_eq!(name_of(key, &[accepted("python3")]), "python3 (127.0.0.1:9101)");
+        assert_eq!(name_of(key, &[accepted("python3"), accepted("node")]), "127.0.0.1:9101");
         // Another host: whoever listens on that port here is not it.
         let far = FlowKey::between(("10.0.0.1".parse().unwrap(), 4000), ("10.0.0.9".parse().unwrap(), 9101), false);
         assert_eq!(name_of(far, &[row("0.0.0.0", 9101, "python3")]), "10.0.0.9:9101");

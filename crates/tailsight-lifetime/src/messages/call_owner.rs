@@ -3,12 +3,17 @@
 //! In: the calls as [`crate::messages::backend_calls`] saw them, the messages with their replies, and when each thread waited for work.
 //! Out: the message of each call of a thread that serves its messages alone (an event loop), or that it is unknown. All times in ns.
 //!
-//! A *turn* of a loop is the time from one wait for work to the next: it receives messages and answers, and sends calls and replies. A
-//! message is *at hand* (a candidate) if it, or the answer to a call of it, was received in this turn. A call belongs to a message at
+//! A *turn* of a loop is the time from one wait for work to the next: it receives messages and answers, and sends calls and replies.
+//!
+//! Where each message asks once and is replied to in the turn of its answer (a proxy), as those show that the rules below decide, answers and
+//! replies of a turn are matched: each reply is of the message of one answer. If that is more than one, their order decides.
+//!
+//! Else a message is *at hand* (a candidate) if it, or the answer to a call of it, was received in this turn. A call belongs to a message at
 //! hand whose reply was not sent before the answer came. If there are several, these rules decide in this order: what the loop does
 //! between the answer and its next wait; the client for which the connection was always used; the order in which this loop handles its
 //! messages, if that was right for the calls that the first two rules decided. Where these decided too few, a loop that works on each message
-//! as soon as it has received it asks for the one that it received last.
+//! as soon as it has received it asks for the one that it received last. If none is at hand (a timer, another thread), or what the loop does
+//! after the answer is for none of them, the only reply of the turn that no other answer explains decides.
 //!
 //! A pool of connections that are all in use hands a connection over: the call follows in the same turn the answer to the call before it on
 //! that connection. It belongs to a message that came in an earlier turn and has not asked yet; if there are several, these rules decide
@@ -112,6 +117,8 @@ struct Loop {
     sleeps: Vec<u64>,
     /// It works on a message as soon as it has received it.
     works_at_once: bool,
+    /// A message of it asks a single question, if any: what it asks after an answer is for another one.
+    asks_once: bool,
     orders: Orders,
 }
 
@@ -119,17 +126,7 @@ impl Loop {
     fn new(steps: Vec<(u64, Step)>, sleeps: Vec<u64>) -> Loop {
         let is_received = |&(at, step): &(u64, Step)| (at, matches!(step, Step::Took(_)));
         let works_at_once = receive_order::works_after_it_received(steps.iter().map(is_received)) == Some(false);
-        Loop { steps, sleeps, works_at_once, orders: Orders::default() }
-    }
-
-    /// Whether what it received then is all that it received in that turn.
-    fn only_input(&self, at: u64) -> bool {
-        let turn = self.sleeps.partition_point(|slept| *slept <= at);
-        let from = turn.checked_sub(1).map_or(0, |i| self.sleeps[i]);
-        let to = self.sleeps.get(turn).copied().unwrap_or(u64::MAX);
-        let until = self.steps.partition_point(|(at, _)| *at <= to);
-        let turn = self.steps[..until].iter().rev().take_while(|(at, _)| *at > from);
-        turn.filter(|(_, step)| matches!(step, Step::Took(_) | Step::Answered(_))).count() == 1
+        Loop { steps, sleeps, works_at_once, asks_once: false, orders: Orders::default() }
     }
 }
 
@@ -226,8 +223,10 @@ struct Judge<'a> {
     in_line: Vec<bool>,
     /// Of each question: an order alone says whose it is.
     guessed: Vec<bool>,
-    /// Replies by thread and time.
-    replies: Vec<(u32, u64)>,
+    /// Replies by thread and time, each with its message.
+    replies: Vec<((u32, u64), u32)>,
+    /// The questions, by the thread that received the answer and when.
+    answers: Vec<((u32, u64), usize)>,
 }
 
 /// Tells whose each question is. `sleeps`: when a thread began to wait for work, in order.
@@ -239,9 +238,11 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
     }
     let (told, none) = (vec![Whose::NotTold; questions.len()], vec![false; questions.len()]);
     let handed = vec![None; questions.len()];
-    let sent = messages.iter().zip(extras).filter(|(m, _)| m.send_ns != 0).map(|(_, e)| (e.send_tid, e.sent_ns));
-    let mut replies: Vec<(u32, u64)> = sent.collect();
+    let sent = messages.iter().zip(extras).zip(0..).filter(|((m, _), _)| m.send_ns != 0);
+    let mut replies: Vec<((u32, u64), u32)> = sent.map(|((_, e), m)| ((e.send_tid, e.sent_ns), m)).collect();
     replies.sort_unstable();
+    let mut answers: Vec<((u32, u64), usize)> = questions.iter().zip(0..).map(|(q, c)| (q.received, c)).collect();
+    answers.sort_unstable();
     let mut judge = Judge {
         questions,
         messages,
@@ -252,6 +253,7 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
         in_line: none.clone(),
         guessed: none,
         replies,
+        answers,
     };
     let mut loops: Vec<Loop> = judge
         .loops()
@@ -270,6 +272,7 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
         let before = judge.told.clone();
         let clients = judge.clients();
         for of in &mut loops {
+            of.asks_once = judge.asks_once(of);
             of.orders = judge.decide(of, &clients);
         }
         if judge.told == before {
@@ -277,6 +280,12 @@ pub fn tell(questions: &[Question], messages: &[Message], extras: &[Extra], slee
         }
     }
     Told { whose: judge.told, in_line: judge.in_line, guessed: judge.guessed }
+}
+
+/// When the turn of a loop began and ended that a time is in.
+fn turn_around(sleeps: &[u64], at: u64) -> (u64, u64) {
+    let turn = sleeps.partition_point(|slept| *slept <= at);
+    (turn.checked_sub(1).map_or(0, |i| sleeps[i]), sleeps.get(turn).copied().unwrap_or(u64::MAX))
 }
 
 /// The questions of a loop that were sent on a connection which the answer to the question before it had freed in the same turn, while as
@@ -374,6 +383,24 @@ impl Judge<'_> {
         votes.into_iter().filter_map(|(key, votes)| Some((key, always(votes)?))).collect()
     }
 
+    /// Whether messages ask a single question each and are replied to in the turn of its answer, by those that are told.
+    fn asks_once(&self, of: &Loop) -> bool {
+        let mut by_message: FxHashMap<u32, (u32, bool)> = FxHashMap::default();
+        for (_, step) in &of.steps {
+            if let Step::Asked(c) = *step
+                && let Whose::Of(m) = self.told[c]
+            {
+                let (_, end) = turn_around(&of.sleeps, self.questions[c].last);
+                let (questions, is_replied) = by_message.entry(m).or_default();
+                *questions += 1;
+                *is_replied = self.messages[m as usize].send_ns != 0 && self.extras[m as usize].sent_ns <= end;
+            }
+        }
+        let mut score = Score::default();
+        by_message.into_values().for_each(|(questions, is_replied)| score.count(questions == 1 && is_replied));
+        score.holds()
+    }
+
     /// Whether a message was received before a question was sent and not replied to before the answer came.
     fn spans(&self, m: u32, q: &Question) -> bool {
         let m = &self.messages[m as usize];
@@ -389,8 +416,14 @@ impl Judge<'_> {
         let mut pass = Pass::default();
         for (c, had) in &asked {
             self.guessed[*c] = false;
-            let (does, sure) = self.does_then(&self.questions[*c], had, &of.sleeps, &asks);
+            let (does, sure) = self.does_then(&self.questions[*c], had, of, &asks);
             let then = Then { does: &does, sure };
+            if of.asks_once
+                && let Some((m, guessed)) = self.replied_for(*c, of)
+            {
+                (self.told[*c], self.guessed[*c]) = (Whose::Of(m), guessed);
+                continue;
+            }
             if self.waited(*c, had) && self.goes_on(*c, had, of, then, &mut pass) {
                 continue;
             }
@@ -480,13 +513,17 @@ impl Judge<'_> {
     ) -> Whose {
         let q = &self.questions[c];
         let mut hand: Vec<u32> = had.hand.iter().copied().filter(|&m| self.spans(m, q)).collect();
+        let replied_for = || match self.replied_for(c, of) {
+            Some((m, false)) if then.sure => Whose::Of(m),
+            _ => Whose::Unknown,
+        };
         let told = match hand[..] {
-            // Nothing at hand (a timer): the answer alone in its turn tells by what follows it.
-            [] => match then.does {
-                [m] if then.sure && had.hand.is_empty() && of.only_input(q.received.1) => Whose::Of(*m),
-                _ => Whose::NotTold,
+            // Nothing at hand: a timer, or another thread whose answer let a message of this loop ask.
+            [] => match replied_for() {
+                Whose::Unknown => Whose::NotTold,
+                told => told,
             },
-            [m] if then.sure && !then.does.is_empty() && !then.does.contains(&m) => Whose::Unknown,
+            [m] if then.sure && !then.does.is_empty() && !then.does.contains(&m) => replied_for(),
             [m] => Whose::Of(m),
             _ => {
                 if then.sure && hand.iter().any(|m| then.does.contains(m)) {
@@ -498,7 +535,7 @@ impl Judge<'_> {
                 match (&hand[..], &theirs[..]) {
                     (&[m], _) if !q.pieces => Whose::Of(m),
                     (_, &[m]) => Whose::Of(m),
-                    _ => Whose::Unknown,
+                    _ => replied_for(),
                 }
             }
         };
@@ -513,6 +550,58 @@ impl Judge<'_> {
         told
     }
 
+    /// The message that the loop replied to between the answer and its next wait, if there is an answer that is not known to be anybody's for
+    /// each such reply of that turn. And whether their order alone says which is whose: more than one reply can be of each.
+    fn replied_for(&self, c: usize, of: &Loop) -> Option<(u32, bool)> {
+        /// With more answers in a turn it is a long one, which tells nothing.
+        const ANSWERS: usize = 32;
+        let (tid, answered) = self.questions[c].received;
+        let (from, to) = turn_around(&of.sleeps, answered);
+        let first = self.answers.partition_point(|&(answer, _)| answer <= (tid, from));
+        let of_turn = self.answers[first..].iter().take_while(|&&(answer, _)| answer <= (tid, to));
+        let (mut explained, mut open) = (Vec::new(), Vec::new());
+        for &(_, question) in of_turn.take(ANSWERS + 1) {
+            match self.told[question] {
+                // Where each message asks once, the replies tell more than the order of calls did.
+                Whose::Of(m) if question != c && !of.asks_once => {
+                    // One that ended before this was asked may have been followed by this one.
+                    if self.questions[question].received.1 > self.questions[c].sent.1 {
+                        explained.push(m);
+                    }
+                }
+                _ => open.push((question, Vec::new())),
+            }
+        }
+        // A message may have asked again in place of a reply: then one answer and one reply are all that can be matched.
+        if explained.len() + open.len() > ANSWERS || open.len() > 1 && !of.asks_once {
+            return None;
+        }
+        let first = self.replies.partition_point(|&(reply, _)| reply <= (tid, from));
+        let replied = self.replies[first..].iter().take_while(|&&(reply, _)| reply <= (tid, to));
+        let mut rest: Vec<u32> = replied.map(|&(_, m)| m).filter(|m| !explained.contains(m)).collect();
+        for (question, may) in &mut open {
+            let q = &self.questions[*question];
+            may.extend(rest.iter().copied().filter(|&m| self.spans(m, q)));
+        }
+        rest.retain(|m| open.iter().any(|(_, may)| may.contains(m)));
+        if rest.len() != open.len() {
+            return None;
+        }
+        // Answers and replies are in order of time.
+        let mut guessed = false;
+        while !open.is_empty() {
+            let only = open.iter().position(|(_, may)| may.len() == 1);
+            guessed |= only.is_none();
+            let (question, may) = open.remove(only.unwrap_or(0));
+            let &m = may.first()?;
+            if question == c {
+                return Some((m, guessed));
+            }
+            open.iter_mut().for_each(|(_, others)| others.retain(|&other| other != m));
+        }
+        None
+    }
+
     /// Of a question on a connection that was just freed: who may keep it.
     fn before(&self, c: usize, sleeps: &[u64]) -> Before {
         let Some(before) = self.handed_over[c] else { return Before::Nobody };
@@ -524,8 +613,8 @@ impl Judge<'_> {
                 if later && self.spans(m, &self.questions[c]) { Before::Of(m) } else { Before::Nobody }
             }
             _ => {
-                let from = self.replies.partition_point(|r| *r < (tid, answered));
-                let replied = self.replies.get(from).is_some_and(|r| *r <= (tid, end));
+                let from = self.replies.partition_point(|&(reply, _)| reply < (tid, answered));
+                let replied = self.replies.get(from).is_some_and(|&(reply, _)| reply <= (tid, end));
                 if replied { Before::Nobody } else { Before::Somebody }
             }
         }
@@ -613,12 +702,15 @@ impl Judge<'_> {
 
     /// The messages in service all through the question that the loop replied to, or asked for, from the answer to the end of its
     /// turn, and whether that is all it did.
-    fn does_then(&self, q: &Question, had: &Asked, sleeps: &[u64], asks: &[(u64, usize)]) -> (Vec<u32>, bool) {
+    fn does_then(&self, q: &Question, had: &Asked, of: &Loop, asks: &[(u64, usize)]) -> (Vec<u32>, bool) {
         /// With more questions in a turn it is a long one, which tells nothing.
         const ASKS: usize = 32;
-        let end = sleeps.get(sleeps.partition_point(|at| *at <= q.last)).copied().unwrap_or(u64::MAX);
+        let (_, end) = turn_around(&of.sleeps, q.last);
         let mut does: Vec<u32> = had.service.iter().copied().filter(|&m| self.spans(m, q)).collect();
         does.retain(|&m| (q.received.1..=end).contains(&self.extras[m as usize].sent_ns));
+        if of.asks_once {
+            return (does, true);
+        }
         let from = asks.partition_point(|a| a.0 < q.received.1);
         let mut sure = true;
         // What it asks for a message that waited in line says nothing of those that it had at hand.

@@ -21,6 +21,7 @@ pub mod reorder;
 pub mod replies;
 pub mod requests;
 pub mod routines;
+pub mod slots;
 pub mod stages;
 pub mod task_runs;
 pub mod tcp;

@@ -17,6 +17,7 @@ mod sending;
 mod service_rows;
 mod serving;
 mod simulator;
+mod slots;
 mod tasks;
 mod turns;
 mod unanswered;

@@ -219,6 +219,25 @@ fn calls_on_a_connection_that_requests_share_later_are_not_known_either() {
     assert_eq!((answered(&alone), answered(&shared)), (2, 0));
 }
 
+/// haproxy's log goes to a socket on which nothing ever comes: "the wait for another server's answer is not known for 2,166 requests".
+#[test]
+fn what_is_sent_where_nothing_ever_comes_asks_nothing() {
+    let serving = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        ask(25, ONE),
+        send(30, A, ONE),
+        recv(40, B, ONE),
+        ask(45, ONE),
+        send(50, B, ONE),
+        recv(60, C, ONE),
+        ask(65, ONE),
+        send(70, C, ONE),
+    ];
+    let analysis = analyse(vec![serving, [request(10, A), request(12, B), request(14, C)].concat()]);
+    assert_eq!(analysis.lifetimes.unknown_backend_calls, 0);
+}
+
 /// A proxy that does not read what it passes on sends two requests of a client to the server behind in one call: whose the answer is that
 /// comes first is not known.
 #[test]
@@ -463,6 +482,30 @@ fn an_answer_that_is_read_in_parts_was_there_when_it_came() {
     };
     assert_eq!(with_second(20), Some(9_000), "all of it had come");
     assert_eq!(with_second(24), Some(800_020), "no event says when the rest came");
+}
+
+/// squid leaves an answer in its socket until its own rules let it read, and the server goes on sending when it has: it does not wait for the
+/// server meanwhile.
+#[test]
+fn while_a_part_of_an_answer_lies_unread_the_server_is_not_waited_for() {
+    let part = |ts, upto: u64| event(ts, Kind::PeerRecv, 0, ONE, [LOOPBACK, BEHIND | upto << 32, 4 | 4 << 32]);
+    let working = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        ask(25, ONE),
+        switch(30, ONE, 0, EPOLL),
+        switch(5_000_010, 0, ONE, 0),
+        part(5_000_020, 16),
+        switch(5_000_100, ONE, 0, EPOLL),
+        switch(6_000_010, 0, ONE, 0),
+        part(6_000_020, 24),
+        send(6_000_100, A, ONE),
+    ];
+    let network =
+        [request(10, A), ready(9_000, None), vec![waking(5_000_000, 0, ONE)], ready(6_000_000, Some(ONE))].concat();
+    let path = path(&analyse(vec![working, network]), 20, Leg::Service);
+    let waits: Vec<(u64, u64)> = path.iter().filter(|s| s.2.starts_with("blocked/peer:")).map(|s| (s.0, s.1)).collect();
+    assert_eq!(waits, [(30, 9_000), (5_000_020, 6_000_000)]);
 }
 
 /// A holder that ran, then slept by a timer of its own, serves nobody: a lock, with what it did.
