@@ -1,10 +1,13 @@
 //! The category table: every owner gets one category, the default table says what it should, errors name their place.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use syscalls::Sysno;
 use tailsight_diagnose::categories::{Task, refining};
 use tailsight_diagnose::{Category, CategoryTable, Error};
-use tailsight_lifetime::{Context, Frame, Leg, Owner, Role};
+use tailsight_lifetime::{Context, Doing, Frame, FrameKind, Leg, Owner, Role};
 
 use crate::common::{foreign, kthread, net_rx, owner, sys};
 
@@ -61,7 +64,39 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..3u32, any::<bool>()).prop_map(|(symbol, kernel)| Frame::Function { symbol, kernel }),
         (0..3u32).prop_map(|stack| Frame::Place { stack }),
         Just(Frame::ConnectionSetup),
+        prop::sample::select(one_of_each_other_kind()),
     ]
+}
+
+/// A frame of each kind that is not made with varied numbers above.
+fn one_of_each_other_kind() -> Vec<Frame> {
+    vec![
+        Frame::Timer,
+        Frame::Parked,
+        Frame::BetweenSends,
+        Frame::FileSync,
+        Frame::RequestArriving,
+        Frame::Unseen,
+        Frame::NicToDriver,
+        Frame::DriverToNic,
+        Frame::TxSocket,
+        Frame::TxQdisc,
+        Frame::TxRecovery,
+        Frame::TxDropped { symbol: 0 },
+        Frame::Migrate { why: 0 },
+        Frame::Meanwhile { doing: Doing::Runs, stack: 0, server: 0 },
+        Frame::MadeReady { stack: 0 },
+    ]
+}
+
+/// A new kind of frame is tried by `every_owner_has_one_category`, too.
+#[test]
+fn every_kind_of_frame_is_tried() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut tried = || frame().new_tree(&mut runner).unwrap().current().kind();
+    let tried: HashSet<FrameKind> = (0..20_000).map(|_| tried()).collect();
+    let missing: Vec<&FrameKind> = FrameKind::ALL.iter().filter(|kind| !tried.contains(*kind)).collect();
+    assert!(missing.is_empty(), "add these to frame(): {missing:?}");
 }
 
 proptest! {

@@ -332,19 +332,19 @@ impl Receiver {
         self.received.is_some()
     }
 
-    /// The flow ended: what is still pending was not received, for the reason given.
-    pub fn end(&self, why: Incomplete, traffic: &mut Traffic) {
+    /// The flow ended at a time, ns: what is still pending was not received, for the reason given.
+    pub fn end(&self, why: Incomplete, ended_ns: u64, traffic: &mut Traffic) {
+        /// A flow that nobody read for so long is another's, or forgotten; before, its end came first.
+        const NEVER_READ_NS: u64 = 1_000_000_000;
         // A part that a receive call touched is in a request, which is counted there.
         let pending = || self.pending.iter().filter(|p| !p.touched);
         let dropped = pending().filter(|p| p.dropped).count() as u64;
         let handed = pending().filter(|p| !p.dropped && p.handoff_ns != 0).count() as u64;
         let other = pending().count() as u64 - dropped - handed;
         traffic.lose(Incomplete::Dropped, dropped);
-        if self.received.is_none() {
-            traffic.lose(Incomplete::NeverRead, handed + other);
-        } else {
-            traffic.lose(why, handed + other);
-        }
+        let waited = self.pending.front().is_some_and(|p| ended_ns.saturating_sub(p.stack_ns) >= NEVER_READ_NS);
+        let why = if self.received.is_none() && waited { Incomplete::NeverRead } else { why };
+        traffic.lose(why, handed + other);
     }
 }
 
@@ -434,7 +434,18 @@ mod tests {
         r.stack(&packet(1, 0, 10, 1), 0);
         r.recv(&upto(2, 10), call(2), 0, &mut f);
         r.stack(&packet(3, 10, 10, 1), 0);
-        r.end(Incomplete::RecordingEnded, &mut f);
+        r.end(Incomplete::RecordingEnded, 4, &mut f);
         assert_eq!(f.incomplete[&Incomplete::RecordingEnded], 1);
+    }
+
+    /// "On a flow that the target never read", of a request that came 2.4 ms before the end.
+    #[test]
+    fn a_flow_is_never_read_if_that_takes_long() {
+        for (ended_ns, why) in [(2_400_003, Incomplete::RecordingEnded), (1_000_000_003, Incomplete::NeverRead)] {
+            let (mut r, mut f) = (Receiver::default(), Traffic::default());
+            r.stack(&packet(3, 0, 10, 1), 0);
+            r.end(Incomplete::RecordingEnded, ended_ns, &mut f);
+            assert_eq!(f.incomplete[&why], 1);
+        }
     }
 }

@@ -70,6 +70,9 @@ macro_rules! frames {
         }
 
         impl FrameKind {
+            /// Every kind.
+            pub const ALL: &[FrameKind] = &[$($(FrameKind::$kind,)+)*];
+
             /// Its name, and what stands behind a colon after it where that is not known.
             fn text(self) -> (&'static str, &'static str) {
                 match self {

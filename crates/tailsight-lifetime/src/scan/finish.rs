@@ -24,7 +24,7 @@ use crate::timelines::tree::{NodeId, Tree};
 
 impl Scanner<'_> {
     pub(super) fn finish(mut self, start_ns: u64, end_ns: u64) -> Scan {
-        self.close();
+        self.close(end_ns);
         let multiplexed = self.unpair();
         let is_udp = |flow: u32| self.flows[flow as usize].key.is_udp();
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
@@ -105,7 +105,7 @@ impl Scanner<'_> {
     }
 
     /// Ends what is still open: packets, connections, datagrams.
-    fn close(&mut self) {
+    fn close(&mut self, end_ns: u64) {
         for cpu in 0..self.cores.len() as u16 {
             let open = self.captures.as_mut().and_then(|(_, captures)| captures.close(cpu));
             if let Some(packet) = open.filter(|p| p.out) {
@@ -118,7 +118,7 @@ impl Scanner<'_> {
             if !flow.receiver.was_read() && others.contains(&(key.addrs, key.ports)) {
                 continue;
             }
-            flow.end(Incomplete::RecordingEnded, &mut self.traffic);
+            flow.end(Incomplete::RecordingEnded, end_ns, &mut self.traffic);
         }
         self.udp_replies.end(&mut self.traffic);
         self.datagrams.end(&mut self.traffic);

@@ -65,7 +65,7 @@ impl Scanner<'_> {
             let flow = self.tcp.entry(FlowKey::of(event)).or_default();
             if event.aux & flow_flags::SYN != 0 {
                 self.connections.opened(FlowKey::of(event));
-                flow.opened(packet.sequence, &mut self.traffic);
+                flow.opened(packet.sequence, event.ts, &mut self.traffic);
             }
             if packet.bytes > 0 {
                 flow.segments.take(event);

@@ -50,9 +50,9 @@ struct EarlyReply {
 
 impl TcpFlow {
     /// A SYN: the same ports carry a new connection with sequence numbers of its own, unless it is the same SYN again.
-    pub(super) fn opened(&mut self, seq: u32, traffic: &mut Traffic) {
+    pub(super) fn opened(&mut self, seq: u32, ts: u64, traffic: &mut Traffic) {
         if self.opened.replace(seq) != Some(seq) {
-            self.end(Incomplete::ConnectionEnded, traffic);
+            self.end(Incomplete::ConnectionEnded, ts, traffic);
             self.framed = None;
             self.receiver = Receiver::default();
             self.replies = Replies::default();
@@ -103,12 +103,12 @@ impl TcpFlow {
         }
     }
 
-    pub(super) fn end(&mut self, why: Incomplete, traffic: &mut Traffic) {
+    pub(super) fn end(&mut self, why: Incomplete, ended_ns: u64, traffic: &mut Traffic) {
         if let Some(framed) = &mut self.framed {
             framed.end(traffic);
         }
         self.settle(traffic);
-        self.receiver.end(why, traffic);
+        self.receiver.end(why, ended_ns, traffic);
         self.replies.end(traffic);
     }
 }

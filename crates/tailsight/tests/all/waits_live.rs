@@ -273,7 +273,7 @@ fn waits_for_the_one_behind(
         causes.iter().filter(|c| counts(c)).map(|c| c["share"].as_f64().unwrap()).sum()
     };
     // Of an event loop it was 0.44 where a question counted to the message received last.
-    let waited = sum(&|c| c["category"] == "backend-wait" || is_queue(c));
+    let waited = sum(&|c| c["category"] == "backend-wait" || c["category"] == "pool-wait" || is_queue(c));
     // What other programs of the machine have is no part of what the server waits for.
     let others = sum(&|c| ["interference", "os-threads", "steal"].contains(&c["category"].as_str().unwrap())).max(0.0);
     assert!(waited > 0.7 * (1.0 - others) && waited > 0.3, "{}", shown(&output));
