@@ -4,20 +4,20 @@ use std::cell::{LazyCell, OnceCell};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use tailsight_lifetime::{Context, Leg, Lifetimes, Message, OwnerId, PathPart, PathSpan, Role, Rule};
+use tailsight_lifetime::{Context, Leg, Lifetimes, Message, NamedFrame, OwnerId, PathPart, PathSpan, Role, Rule};
 use tailsight_trace::samples::Samples;
 
-use crate::advice::sentences::{OwnerPath, is_received};
-use crate::advice::{self, Advisor};
+use crate::advice;
 use crate::categories::{shown, shown_frame};
-use crate::cause::{Category, Finding, How, Subject};
+use crate::cause::{Category, Finding, How, Subject, names};
+use crate::circumstances;
 use crate::cohorts::against::{Joined, join};
 use crate::cohorts::focus::mean;
 use crate::cohorts::{Cohort, Cohorts, counts, nothing, ranked};
 use crate::estimate::{Costs, Estimates, OwnWork, Premises, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
-use crate::model::{self, Cause, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice, WorkBalance};
+use crate::model::{self, Cause, Circumstances, Cluster, Diagnosis, Loss, MessageCounts, Overhead, Slice, WorkBalance};
 use crate::more::{MoreInput, more};
 use crate::one_cause;
 use crate::phases::{self, overlaps::Ahead, root};
@@ -90,7 +90,7 @@ pub fn diagnose_with(
     let others = inputs.against.map(|_| ranked(others, options.leg));
     let cohorts = Cohorts::of(&selection.ranked, others.as_deref(), options)?;
 
-    let mut analysis = Analysis::new(&summary, options, facts, inputs, &cohorts);
+    let mut analysis = Analysis::new(&summary, options, inputs, &cohorts);
     let (mut causes, mut not_significant, mut cause_of_row) = analysis.causes(mine);
     analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
     // That rows are one cause is known when their functions are.
@@ -102,9 +102,7 @@ pub fn diagnose_with(
         (causes, not_significant, cause_of_row) = analysis.causes(mine);
         analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
     }
-    // Last: which functions a cause has changes its fixes.
-    let question = advice::question(options, inputs.against.map(|(name, _)| name));
-    advice::number(&mut causes, &facts.run, &question);
+    let summarised = summary.diagnosis(options, facts);
     let mut diagnosis = Diagnosis {
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
@@ -118,22 +116,19 @@ pub fn diagnose_with(
         work: analysis.work(),
         more: options.more.then(|| analysis.more(&cause_of_row, joined.as_ref())),
         rules: if options.why { analysis.rules() } else { vec![] },
-        ..summary.diagnosis(options, facts)
+        circumstances: Circumstances {
+            focus_cores: circumstances::cores(lifetimes, &cohorts.focus),
+            has_samples: [inputs.samples, other_samples].map(|of| of.map(|samples| !samples.is_empty())),
+            costs: circumstances::costs(&analysis.estimates),
+            classes: analysis.estimates.classes,
+            ..summarised.circumstances
+        },
+        ..summarised
     };
     if let Some(typical) = &mut diagnosis.typical {
         analysis.typical(typical);
     }
-    diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
-    diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
-    let estimated = advice::notes::estimated(&analysis.estimates, &diagnosis.causes);
-    diagnosis.notes.extend(estimated);
-    diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
-    let sampled = inputs.samples.is_some_and(|samples| !samples.is_empty());
-    diagnosis.notes.extend(sampled.then(|| functions::missing(&diagnosis)).flatten());
-    let both_runs = inputs.samples.zip(inputs.against_samples);
-    diagnosis.notes.extend(both_runs.and_then(|(own, (other, _))| functions::only_one_sampled(own, other)));
-    diagnosis.next_steps = advice::notes::next(&diagnosis, facts);
-    diagnosis.write_lines();
+    advice::fill(&mut diagnosis, options, facts);
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
 
@@ -151,11 +146,7 @@ pub fn overview(
     let selection = Selection::of(&lifetimes.messages, options);
     let summary = Summary::new(lifetimes, &lifetimes.messages, (options, &selection), facts)?;
     let mut diagnosis = Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) };
-    diagnosis.notes = crate::multiplexed::notes(lifetimes, &diagnosis);
-    diagnosis.notes.extend(advice::notes::notes(&diagnosis, options, facts));
-    diagnosis.notes.extend(crate::sent::notes(lifetimes, &diagnosis));
-    diagnosis.next_steps = advice::notes::next(&diagnosis, facts);
-    diagnosis.write_lines();
+    advice::fill(&mut diagnosis, options, facts);
     Ok(diagnosis)
 }
 
@@ -222,6 +213,7 @@ impl<'a> Summary<'a> {
             notes: vec![],
             next: vec![],
             next_steps: vec![],
+            circumstances: circumstances::of(lifetimes),
         }
     }
 }
@@ -245,7 +237,6 @@ struct Analysis<'a> {
     classification: &'a Classification<'a>,
     selection: &'a Selection,
     options: &'a Options,
-    facts: &'a RecordingFacts,
     inputs: &'a Inputs<'a>,
     cohorts: &'a Cohorts,
     profile: Profile,
@@ -263,7 +254,6 @@ impl<'a> Analysis<'a> {
     fn new(
         summary: &'a Summary<'a>,
         options: &'a Options,
-        facts: &'a RecordingFacts,
         inputs: &'a Inputs<'a>,
         cohorts: &'a Cohorts,
     ) -> Analysis<'a> {
@@ -285,7 +275,6 @@ impl<'a> Analysis<'a> {
             classification,
             selection,
             options,
-            facts,
             inputs,
             cohorts,
             profile,
@@ -342,8 +331,8 @@ impl<'a> Analysis<'a> {
     /// causes; and the cause (index) that each row counts to.
     fn causes(&self, mine: &[Message]) -> (Vec<Cause>, Vec<Cause>, Vec<usize>) {
         let total_ns = self.cohorts.deviation_ns();
-        let advisor = Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts);
         let ahead = &self.selection.ahead;
+        let mean_ahead = self.mean_ahead();
         // For the whole focus, so the same for every row of head-of-line blocking.
         let deviations = self.rows.rounded(total_ns);
         let roots = || {
@@ -370,24 +359,21 @@ impl<'a> Analysis<'a> {
             let mut cause = self.cause(i, deviation_ns);
             if cause.category == Category::HolBlocking {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
-                cause.ahead = Some(ahead_of(&cause, mine, ahead, others, advisor.ahead()));
+                cause.ahead = Some(ahead_of(&cause, mine, ahead, others, mean_ahead));
                 if deviation_ns > 0 && !others {
                     let roots = self.roots.get_or_init(roots).iter().map(|root| root.root.clone());
                     cause.root = roots.collect();
                     // Once a message is received, its thread may run for later ones, or on its own account: it was those ahead that held
                     // it where they explain the wait, and else nothing tells.
                     let explained: f64 = cause.root.iter().filter_map(|root| root.of_wait).sum();
-                    if is_received(before_receive(&self.profile, &self.rows, i)) && explained < HELD {
+                    if cause.is_received() && explained < HELD {
                         cause.root.clear();
                     }
                 }
             }
-            let paths = paths(self.lifetimes, &self.profile, &self.rows, i);
-            cause.say(advisor.clauses(&cause, &paths, before_receive(&self.profile, &self.rows, i)));
-            cause.paths = paths.into_iter().map(|path| (path.name, path.deviation_ns)).collect();
+            (cause.paths, cause.path_frames) = paths(self.lifetimes, &self.profile, &self.rows, i).into_iter().unzip();
             if self.is_cause(i) {
                 cause.before = self.before(i, &cause);
-                (cause.steps, cause.actions) = advisor.fixes(&cause);
                 causes.push(cause);
             } else {
                 not_significant.push(cause);
@@ -395,6 +381,13 @@ impl<'a> Analysis<'a> {
         }
         let cause_of_row = self.rank(&mut causes, &mut not_significant);
         (causes, not_significant, cause_of_row)
+    }
+
+    /// Messages ahead, mean: of the focus, of the reference.
+    fn mean_ahead(&self) -> [f64; 2] {
+        let ahead = |id: &u32| f64::from(self.lifetimes.messages[*id as usize].ahead);
+        let mean = |cohort: &Cohort| cohort.ids.iter().map(ahead).sum::<f64>() / cohort.len() as f64;
+        [mean(&self.cohorts.focus), mean(&self.cohorts.reference)]
     }
 
     /// What events without a duration cost the messages ahead in a queue, beside ordinary ones: of all legs, as a thread is held in all.
@@ -427,6 +420,7 @@ impl<'a> Analysis<'a> {
             inferred: row.inferred,
             guessed: self.rows.guessed(self.lifetimes, &self.profile, i),
             who: is_task(row.category).then(who).flatten(),
+            before_receive: Some(before_receive(&self.profile, &self.rows, i)),
             ..Cause::new(row.category, row.name.clone(), row.subject.clone(), row.frames.clone(), row.role)
         }
     }
@@ -450,7 +444,7 @@ impl<'a> Analysis<'a> {
         if !not_significant.is_empty() {
             let interval = |draws: &Draws| draws.interval_of_sum(|i| !self.is_cause(i));
             let ci = self.draws.as_ref().map_or([0; 2], interval);
-            causes.insert(causes.len() - 1, advice::sentences::not_significant(not_significant, ci));
+            causes.insert(causes.len() - 1, merged_row(not_significant, ci));
         }
         let (merged, end) = (causes.len().saturating_sub(2), causes.len() - 1);
         let mut next = 0..;
@@ -484,7 +478,6 @@ impl<'a> Analysis<'a> {
             profile: &self.profile,
             rows: &self.rows,
             cohorts: self.cohorts.both(),
-            advisor: Advisor::new(self.lifetimes, self.options, self.facts, self.cohorts),
             interpreters: functions::interpreters(&sampled.samples.frames, &self.options.runtimes),
             sampled,
             last_resampled: Mutex::default(),
@@ -504,7 +497,8 @@ impl<'a> Analysis<'a> {
         let (divided, ()) =
             rayon::join(|| roots.map(|roots| search.roots(roots, classification)), || search.fill(causes, &row_of));
         if let Some(divided) = divided {
-            functions::roots::say(causes, &divided, &search.advisor, &self.options.runtimes);
+            let queues = causes.iter_mut().filter(|cause| !cause.root.is_empty());
+            queues.for_each(|cause| cause.root.clone_from(&divided));
         }
     }
 
@@ -580,6 +574,19 @@ impl<'a> Analysis<'a> {
             Source::Derived(_) => None,
         };
         self.profile.occupied().filter_map(cause_of_slot).collect()
+    }
+}
+
+/// The row that stands for the rows which are no causes.
+fn merged_row(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
+    let sum = |of: fn(&Cause) -> i64| rows.iter().map(of).sum::<i64>();
+    let subject = Subject::named("not significant");
+    Cause {
+        share: rows.iter().map(|r| r.share).sum(),
+        deviation_ns: sum(|r| r.deviation_ns),
+        ci95_ns,
+        mean_ns: [sum(|r| r.mean_ns[0]), sum(|r| r.mean_ns[1])],
+        ..Cause::new(Category::NotSignificant, names::base(&subject), subject, vec![], Role::A)
     }
 }
 
@@ -663,8 +670,8 @@ fn before_receive(profile: &Profile, rows: &Rows, row: usize) -> f64 {
     if total_ns > 0.0 { before_ns / total_ns } else { 0.0 }
 }
 
-/// The largest owner paths of a row.
-fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> Vec<OwnerPath> {
+/// The largest owner paths of a row, each with its deviation, ns, and its frames.
+fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> Vec<((String, i64), Vec<NamedFrame>)> {
     let (nf, nr) = rows.cohorts;
     // An owner in several legs is one path.
     let mut by_name: BTreeMap<String, (f64, Option<usize>)> = BTreeMap::new();
@@ -684,10 +691,8 @@ fn paths(lifetimes: &Lifetimes, profile: &Profile, rows: &Rows, row: usize) -> V
         let frames = lifetimes.owners[owner].frames.iter().filter(|f| !f.is_place());
         frames.map(|frame| shown_frame(&frame.named(&lifetimes.symbols))).collect()
     };
-    let path = |(name, deviation_ns, owner): (String, i64, Option<usize>)| OwnerPath {
-        name,
-        frames: owner.map_or_else(Vec::new, named),
-        deviation_ns,
+    let path = |(name, deviation_ns, owner): (String, i64, Option<usize>)| {
+        ((name, deviation_ns), owner.map_or_else(Vec::new, named))
     };
     largest.into_iter().map(path).collect()
 }

@@ -23,6 +23,7 @@
 pub mod advice;
 pub mod categories;
 pub mod cause;
+mod circumstances;
 pub mod cohorts;
 mod diagnose;
 mod error;
@@ -42,9 +43,10 @@ pub mod sent;
 pub mod show;
 pub mod stages;
 pub mod typical;
+mod usual;
 pub mod work_balance;
 
-pub use advice::notes::{limiting_hooks, nothing_stands_out};
+pub use advice::limiting_hooks;
 pub use categories::CategoryTable;
 pub use cause::Category;
 pub use cause::names::Titled;
@@ -55,6 +57,7 @@ pub use functions::sampled::PathOf;
 pub use model::{Diagnosis, RuleShare};
 pub use options::{Options, RecordingFacts};
 pub use selection::Selection;
+pub use usual::nothing_stands_out;
 
 /// Fewest messages that a slice must hold for a verdict.
 pub const MIN_MESSAGES: usize = 20;

@@ -1,15 +1,14 @@
 //! The transmit side: where the transmit leg begins, what the application sent by itself, and what was lost.
 //!
-//! In: [`Lifetimes`]. Out: parts of the [`Diagnosis`], and notes.
+//! In: [`Lifetimes`]. Out: parts of the [`Diagnosis`](crate::Diagnosis).
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::model::flags;
 use tailsight_lifetime::send_entry;
-use tailsight_lifetime::{Flow, Leg, Lifetimes, Sent, SentKind};
+use tailsight_lifetime::{Flow, Lifetimes, Sent, SentKind};
 
 use crate::cohorts::focus::percentiles;
-use crate::model::{self, Diagnosis, SentCalls};
+use crate::model::{self, SentCalls};
 
 /// Peers that are named at most.
 const PEERS: usize = 8;
@@ -81,78 +80,6 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
     (sent != model::Sent::default()).then_some(sent)
 }
 
-/// Of how many pushes to a message it is worth a word that they may be parts of replies: one in a hundred.
-const PUSHES_NOTED: usize = 100;
-
-/// What was made of sends that came after a reply and other work.
-fn parts_note(lifetimes: &Lifetimes) -> Option<String> {
-    let continued = lifetimes.messages.iter().filter(|m| m.flags & flags::CONTINUED != 0).count();
-    let pushes = lifetimes.sent.iter().filter(|s| s.kind == SentKind::Push).count();
-    if continued > 0 {
-        let replies = if continued == 1 { "1 reply goes".into() } else { format!("{continued} replies go") };
-        let means = if lifetimes.framing.is_some() { "" } else { " (told by when the client asks next)" };
-        return Some(format!(
-            "{replies} on after the thread had turned to other work{means}: the service leg lasts until the last part \
-             is sent"
-        ));
-    }
-    (pushes > 0 && pushes * PUSHES_NOTED >= lifetimes.messages.len()).then(|| {
-        let tells = if lifetimes.multiplexed.is_readable() { ": `tailsight record --protocol` tells" } else { "" };
-        format!(
-            "{pushes} sends to clients came after a reply and other work, and count as sent unasked; if they are parts \
-             of replies, the messages took longer than this{tells}"
-        )
-    })
-}
-
-/// What a reader should know of the way out.
-pub fn notes(lifetimes: &Lifetimes, diagnosis: &Diagnosis) -> Vec<String> {
-    let mut out = Vec::new();
-    if matches!(diagnosis.leg, Leg::Transmit | Leg::Total) {
-        for (protocol, source) in &diagnosis.send_entry {
-            let protocol = protocol.to_uppercase();
-            out.extend(match source.as_str() {
-                send_entry::DRIVER => Some(format!(
-                    "transmit (from the driver: {protocol}): no hook saw the start of a send, so the leg begins with \
-                     the \
-                     first byte at the driver; the time before is in the service leg"
-                )),
-                send_entry::QUEUE => Some(format!(
-                    "transmit (from the queueing discipline: {protocol}): no hook saw the start of a send, so the leg \
-                     begins there; the time before is in the service leg"
-                )),
-                send_entry::CGROUP => Some(format!(
-                    "transmit ({protocol}): begins with the send call on sockets that are not connected, on others at \
-                     the \
-                     driver"
-                )),
-                _ => None,
-            });
-        }
-    }
-    out.extend(parts_note(lifetimes));
-    let counts = &lifetimes.outgoing;
-    if counts.retransmitted > 0 {
-        let times = if counts.retransmitted == 1 { "once".into() } else { format!("{} times", counts.retransmitted) };
-        out.push(format!(
-            "a segment of what it sent was lost and sent again {times}: its client waited longer than the transmit leg, \
-             which ends with the first hand-over to the driver"
-        ));
-    }
-    let dropped: u64 = counts.dropped.values().sum();
-    if dropped > 0 {
-        let packets = if dropped == 1 { "packet" } else { "packets" };
-        out.push(format!("this host dropped {dropped} outgoing {packets} of its replies"));
-    }
-    if lifetimes.numa_moves > 0 {
-        out.push(format!(
-            "NUMA balancing moved its threads to other cores {} times (sysctl kernel.numa_balancing=0 stops that)",
-            lifetimes.numa_moves
-        ));
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,49 +127,6 @@ mod tests {
         assert_eq!((pushes.calls, pushes.transmit_ns["max"], pushes.peers.len()), (1, 20, 0));
         assert_eq!((pushes.answered, pushes.wait_ns.len()), (0, 0));
         assert_eq!(summary(&Lifetimes::default()), None);
-    }
-
-    #[test]
-    fn what_was_made_of_sends_after_a_reply_is_said() {
-        let run = |flag, messages: usize, pushes: usize| {
-            let message = Message { flags: flag, ..Message::default() };
-            let parts = vec![Default::default(); messages];
-            let mut lifetimes = Lifetimes::from_parts("app", vec![message; messages], vec![], vec![], parts);
-            let push = Sent {
-                kind: SentKind::Push,
-                flow: 0,
-                bytes: 1,
-                tid: 1,
-                send_ns: 1,
-                sent_ns: 2,
-                xmit_ns: 3,
-                answered_ns: 0,
-            };
-            lifetimes.sent = vec![push; pushes];
-            lifetimes
-        };
-        let with = |flag, messages, pushes, protocol: bool| {
-            let mut lifetimes = run(flag, messages, pushes);
-            lifetimes.framing = protocol.then(Default::default);
-            parts_note(&lifetimes)
-        };
-        assert_eq!(with(0, 300, 2, false), None, "less than one in a hundred");
-        let pushes = with(0, 300, 3, false).expect("a note");
-        assert!(
-            pushes.starts_with("3 sends to clients came after a reply") && pushes.contains("--protocol"),
-            "{pushes}"
-        );
-        let mut in_tls = run(0, 3, 1);
-        in_tls.multiplexed.tls_in_turn = 1;
-        let in_tls = parts_note(&in_tls).expect("a note");
-        assert!(!in_tls.contains("--protocol"), "no protocol is read in TLS: {in_tls}");
-        let parsed = with(flags::CONTINUED, 2, 0, true).expect("a note");
-        assert!(parsed.starts_with("2 replies go on after the thread had turned to other work: "), "{parsed}");
-        let guessed = with(flags::CONTINUED, 1, 9, false).expect("a note");
-        assert!(
-            guessed.starts_with("1 reply goes on") && guessed.contains("told by when the client asks next"),
-            "{guessed}"
-        );
     }
 
     #[test]

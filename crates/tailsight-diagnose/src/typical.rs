@@ -1,14 +1,12 @@
 //! Where messages spend their time, without a comparison: the mean profile of the median messages, and of single messages.
 //!
 //! In: lifetimes, and the messages (by rank) or one of them. Out: rows by (leg, category, name, role) in ns, largest first, that sum
-//! to the latency; and advice if a row is a known problem. The causes of a tail are differences from the median, which cannot show
-//! what every message waits for.
+//! to the latency. The causes of a tail are differences from the median, which cannot show what every message waits for.
 
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Owner, Role};
 
-use crate::advice::{RowFacts, pathology};
 use crate::categories::unexplained;
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::focus::{mean, ranks};
@@ -21,8 +19,6 @@ use crate::{MIN_MESSAGES, Options};
 
 /// The messages that are called median.
 const MEDIAN: (f64, f64) = (0.45, 0.55);
-/// A row that has less of a median message is not worth advice.
-const ADVISED: f64 = 0.1;
 /// Most of the slowest messages that are listed.
 const SLOWEST: usize = 10;
 
@@ -67,7 +63,7 @@ pub fn message(lifetimes: &Lifetimes, classification: &Classification<'_>, leg: 
 }
 
 /// A row of so many ns, which is such a share of the whole.
-fn row((leg, category, name, role): Key, subject: Subject, mean_ns: u64, share: f64) -> TypicalRow {
+pub fn row((leg, category, name, role): Key, subject: Subject, mean_ns: u64, share: f64) -> TypicalRow {
     TypicalRow {
         category,
         name,
@@ -79,6 +75,7 @@ fn row((leg, category, name, role): Key, subject: Subject, mean_ns: u64, share: 
         guessed: None,
         functions: vec![],
         advice: vec![],
+        asked_in_parallel: false,
     }
 }
 
@@ -130,15 +127,13 @@ pub fn typical(
         let guessed_ns = guessed_ns.get(&key).copied().unwrap_or(0);
         let mut row = row(key, subject, mean.max(0) as u64, share);
         row.guessed = part_guessed(guessed_ns as f64, ns as f64);
-        if share >= ADVISED {
-            let in_parallel = in_parallel.contains(&row.name.as_str());
-            row.advice = pathology(&row, &lifetimes.app, RowFacts { queued_ns, in_parallel, place: None });
-        }
+        row.asked_in_parallel = in_parallel.contains(&row.name.as_str());
         row
     };
     let mut rows: Vec<TypicalRow> = sums.into_iter().zip(means).map(row_of).filter(|row| row.mean_ns > 0).collect();
     sort(&mut rows);
-    Some(Typical { from: range.start as f64 / complete, to: range.end as f64 / complete, messages: n, mean_ns, rows })
+    let (from, to) = (range.start as f64 / complete, range.end as f64 / complete);
+    Some(Typical { from, to, messages: n, mean_ns, rows, queued_ns })
 }
 
 /// The times of all of a cohort by row. Summed by owner first and named once: a run may have tens of thousands of median
@@ -283,44 +278,20 @@ mod tests {
 
     /// p50 was 41.9 ms, 41.2 ms of it Nagle's algorithm and a delayed acknowledgement, and it was never mentioned.
     #[test]
-    fn what_every_message_waits_for_is_named_with_its_cure() {
+    fn what_every_message_waits_for_is_a_row() {
         let t = of(&replies(400, 41_200_000));
         assert_eq!((t.messages, t.mean_ns, t.from, t.to), (40, 41_811_000, 0.45, 0.55));
         assert_eq!(t.rows.iter().map(|r| r.mean_ns).sum::<u64>(), t.mean_ns);
         let first = &t.rows[0];
-        assert_eq!((first.leg, first.mean_ns), (Leg::Transmit, 41_200_000));
-        assert!(first.category == Category::TransmitProcessing && (first.share - 0.985_387).abs() < 1e-5, "{first:?}");
-        assert!(first.advice.len() == 1 && first.advice[0].contains("TCP_NODELAY"), "{:?}", first.advice);
-        assert!(first.advice[0].contains("python3"), "{:?}", first.advice);
-        assert!(t.rows[1..].iter().all(|r| r.advice.is_empty()), "{:?}", t.rows);
-        // As long in the queue, but not by that timer: no claim about Nagle.
-        let other = of(&replies(400, 9_000_000));
-        assert!(!other.rows[0].advice[0].contains("TCP_NODELAY"), "{:?}", other.rows[0].advice);
-        // A queue of a few microseconds is nobody's fault.
-        assert!(of(&replies(400, 5_000)).rows.iter().all(|r| r.advice.is_empty()));
+        assert_eq!((first.leg, first.mean_ns, t.queued_ns), (Leg::Transmit, 41_200_000, 41_200_000));
+        assert!((first.share - 0.985_387).abs() < 1e-5, "{first:?}");
+        assert_eq!((first.category, first.name.as_str()), (Category::TransmitProcessing, "queued"));
     }
 
-    /// The transmit leg of an emulated NIC was told to see to interrupt coalescing, for replies that wait for no interrupt.
     #[test]
-    fn a_reply_on_its_way_to_the_nic_waits_for_no_interrupt() {
-        let advice = |wait| of(&waiting(400, wait, 900_000)).rows[0].advice.concat();
-        assert!(advice(Frame::NicToDriver).contains("interrupt"));
-        assert_eq!(advice(Frame::DriverToNic), "");
-    }
-
-    /// "Every message waits for a lock" was said of an Event, and "in parallel" of servers that are asked in parallel.
-    #[test]
-    fn advice_claims_no_more_than_is_known() {
-        let advice_of = |category, name: &str, in_parallel| {
-            let row = row((Leg::Service, category, name.into(), Role::A), Subject::named(name), 1_000_000, 0.9);
-            pathology(&row, "python3", RowFacts { in_parallel, ..RowFacts::default() }).concat()
-        };
-        let held = advice_of(Category::LockWait, "python3 holds it", false);
-        assert!(held.contains("or for what another thread is to hand over"), "{held}");
-        assert!(advice_of(Category::LockWait, "futex", false).starts_with("every message waits for a lock: "));
-        assert!(advice_of(Category::BackendWait, "shard (127.0.0.1:22002)", false).contains("in parallel"));
-        let beside = advice_of(Category::BackendWait, "shard (127.0.0.1:22002)", true);
-        assert!(beside.contains("until the last has answered") && !beside.contains("in parallel"), "{beside}");
+    fn a_wait_at_the_nic_is_named_by_its_direction() {
+        let name = |wait| of(&waiting(400, wait, 900_000)).rows[0].name.clone();
+        assert_eq!([name(Frame::NicToDriver), name(Frame::DriverToNic)], ["NIC to driver", "driver to NIC"]);
     }
 
     #[test]

@@ -301,7 +301,8 @@ pub fn diagnose_selected(
             let (mut diagnosis, causes) = diagnosed?;
             let (work, of_run) = served.unzip();
             if let Some(work) = work {
-                tailsight_diagnose::work_balance::check(&mut diagnosis, &work);
+                tailsight_diagnose::work_balance::set_ran(&mut diagnosis, &work);
+                tailsight_diagnose::advice::fill(&mut diagnosis, options, &facts);
             }
             if let Some(of_run) = of_run.flatten() {
                 tailsight_ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);

@@ -1,14 +1,14 @@
 //! Changes that are undone to whatever was there before.
 //!
 //! In: what a fix changes, from `data/advice.toml`. Out: the change as data for `tailsight fix` ([`tailsight_fix::Change`]), and as
-//! shell: a command and its undo, with placeholders ([`super::fill`]). The command saves what it finds in /run; the undo writes that
+//! shell: a command and its undo, with placeholders ([`super::placeholders`]). The command saves what it finds in /run; the undo writes that
 //! back and removes it. Either may be run twice: the first saved value is restored. POSIX shell; values are read from /proc where
 //! possible, not from the output of other programs.
 
 use serde::Deserialize;
 use tailsight_fix::Limit;
 
-use super::fill::Fill;
+use super::placeholders::{Fill, quote};
 
 /// What is changed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -274,9 +274,9 @@ fn no_limit(limit: Limit) -> (String, String) {
 /// mounted in; a new one over it, in a mount namespace that ends with the command, shows those of this.
 pub fn inside(command: &str, pid: u32) -> String {
     if command.contains("/sys/class/net") {
-        let command = super::fill::quote(&format!("mount -t sysfs sysfs /sys && {command}"));
+        let command = quote(&format!("mount -t sysfs sysfs /sys && {command}"));
         format!("nsenter -t {pid} -n unshare -m sh -c {command}")
     } else {
-        format!("nsenter -t {pid} -n sh -c {}", super::fill::quote(command))
+        format!("nsenter -t {pid} -n sh -c {}", quote(command))
     }
 }

@@ -84,7 +84,10 @@ pub(super) struct Pathology {
     pub category: Category,
     #[serde(default)]
     pub only: Vec<String>,
-    /// The row is a wait for a server that most messages ask beside others.
+    /// Only for waits of the application's own.
+    #[serde(default)]
+    pub own_wait: bool,
+    /// Only for waits for a server that most messages ask beside others.
     #[serde(default)]
     pub in_parallel: bool,
     /// The row's mean is at least so long.

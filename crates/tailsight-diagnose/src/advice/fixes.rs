@@ -7,10 +7,10 @@ use tailsight_trace::samples::JIT;
 
 use super::change::Change;
 use super::data::{ADVICE, Template};
-use super::{Advisor, change, fill};
+use super::{Advisor, change, placeholders};
 use crate::cause::{Subject, names};
 use crate::cohorts::focus::percent;
-use crate::model::{Action, Cause, Fix, FunctionPart};
+use crate::model::{Action, Cause, Fix, FunctionPart, InPlaceOf, RuntimePart};
 use crate::{Options, glob};
 
 /// The least part of what held a queue for which its fixes are the queue's.
@@ -20,11 +20,36 @@ impl Advisor<'_> {
     /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`
     /// can make; [`number`] gives them their numbers.
     pub fn fixes(&self, cause: &Cause) -> (Vec<Fix>, Vec<Action>) {
+        let (mut steps, actions) = match &cause.in_place_of {
+            None => self.fixes_of_category(cause),
+            Some(row) => {
+                let (steps, actions) = self.fixes_of_category(&as_row(cause, row));
+                // What is advised of the application's own work does not help.
+                if actions.is_empty() {
+                    return (vec![documented(&row.runtime)], actions);
+                }
+                (steps, actions)
+            }
+        };
+        let of_first = |functions: &[FunctionPart]| functions.first()?.runtime.as_ref().map(documented);
+        if let Some(fix) = of_first(&cause.functions).filter(|_| !steps.is_empty()) {
+            // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
+            let first = actions.iter().flat_map(|action| &action.shell).max().map_or(0, |last| last + 1);
+            steps.insert(first.min(steps.len()), fix);
+        }
+        let of_root = cause.root.first().and_then(|root| of_first(&root.functions));
+        steps.extend(of_root.filter(|fix| !steps.contains(fix)));
+        (steps, actions)
+    }
+
+    /// What the data has for the category.
+    fn fixes_of_category(&self, cause: &Cause) -> (Vec<Fix>, Vec<Action>) {
         let Some(advice) = ADVICE.categories.get(&cause.category).filter(|_| cause.deviation_ns > 0) else {
             return (vec![], vec![]);
         };
         // What held a queue comes before what makes a queue shorter.
-        let (mut fixes, mut actions) = self.held_by(cause).map(|held_by| self.fixes(&held_by)).unwrap_or_default();
+        let (mut fixes, mut actions) =
+            self.held_by(cause).map(|held_by| self.fixes_of_category(&held_by)).unwrap_or_default();
         let of_what_held = !fixes.is_empty();
         let base = base(cause);
         let is = |only: &[String]| glob::any(only, &cause.name) || glob::any(only, &base);
@@ -33,13 +58,13 @@ impl Advisor<'_> {
         let is_compiled = cause.functions.first().is_some_and(|function| function.module == JIT);
         let fits = |f: &&Template| {
             f.role.is_none_or(|r| r == cause.role)
-                && (cause.clauses.received || !f.received)
+                && (cause.role == Role::A && cause.is_received() || !f.received)
                 && f.compiled.is_none_or(|compiled| compiled == is_compiled)
                 && (f.only.is_empty() || is(&f.only))
                 && !is(&f.except)
                 && (f.each_us.is_empty() || f.each_us.iter().any(in_range))
                 && !(of_what_held && f.once_named.is_some())
-                && (self.readable || !f.readable)
+                && (self.is_readable || !f.readable)
         };
         // In the order of the data, but what changes how the whole application is scheduled comes last.
         let mut fitting: Vec<&Template> = advice.fix.iter().filter(fits).collect();
@@ -74,7 +99,7 @@ impl Advisor<'_> {
         let device = self.facts.devices.first().map(String::as_str);
         // A run that knows the device knows its interrupts: without any it is one of software, whatever its name (in a
         // container, a veth is called eth0). Of an unknown device nothing is known, and the fix says what to fill in.
-        let software = |d: &str| fill::is_virtual(d) || self.facts.irqs.is_empty();
+        let software = |d: &str| placeholders::is_virtual(d) || self.facts.irqs.is_empty();
         if let (Some(hardware), Some(device)) = (template.hardware, device)
             && hardware == software(device)
         {
@@ -86,7 +111,7 @@ impl Advisor<'_> {
             return (vec![], None);
         }
         let facts = self.facts;
-        let fill = fill::Fill {
+        let fill = placeholders::Fill {
             name: &cause.name,
             base: &base(cause),
             irq: irq(cause),
@@ -111,6 +136,17 @@ impl Advisor<'_> {
     }
 }
 
+/// A cause as the row in whose place it is.
+fn as_row(cause: &Cause, row: &InPlaceOf) -> Cause {
+    let InPlaceOf { category, name, subject, frames, .. } = row.clone();
+    Cause { category, name, subject, frames, ..cause.clone() }
+}
+
+/// What the documentation of a runtime advises.
+fn documented(runtime: &RuntimePart) -> Fix {
+    Fix::step(format!("{}: {} ({})", runtime.of, runtime.fix, runtime.documented))
+}
+
 /// Whether a function says what a cause is: not one that waits itself, and in none that it calls. That is the stub of the system call, as of
 /// a runtime that waits for its tasks, or the place where a runtime is known to do so.
 fn tells(function: &FunctionPart) -> bool {
@@ -131,7 +167,7 @@ fn irq(cause: &Cause) -> Option<&str> {
 }
 
 /// A fix as data, when every value that it needs is known.
-fn action(template: &Template, fill: &fill::Fill<'_>) -> Option<Action> {
+fn action(template: &Template, fill: &placeholders::Fill<'_>) -> Option<Action> {
     let changes = template.change.as_ref()?.structured(fill)?;
     Some(Action {
         n: 0,
@@ -159,12 +195,9 @@ pub fn number(causes: &mut [Cause], run: &str, question: &str) {
     }
     known.sort_by_key(is_real_time);
     for action in causes.iter_mut().flat_map(|c| &mut c.actions) {
-        let at = known.iter().position(|changes| *changes == action.changes).unwrap_or_else(|| {
-            known.push(action.changes.clone());
-            known.len() - 1
-        });
-        action.n = at as u32 + 1;
-        action.command = format!("tailsight fix {} {}{question}", fill::quote(run), action.n);
+        let at = known.iter().position(|changes| *changes == action.changes);
+        action.n = at.map_or(0, |at| at as u32 + 1);
+        action.command = format!("tailsight fix {} {}{question}", placeholders::quote(run), action.n);
     }
 }
 
@@ -177,7 +210,7 @@ pub fn question(options: &Options, against: Option<&str>) -> String {
         out += &format!(" --focus {}", slice(options.focus));
     }
     match against {
-        Some(run) => out += &format!(" --against {}", fill::quote(run)),
+        Some(run) => out += &format!(" --against {}", placeholders::quote(run)),
         None if options.reference != default.reference => out += &format!(" --reference {}", slice(options.reference)),
         None => {}
     }
@@ -191,7 +224,7 @@ pub fn question(options: &Options, against: Option<&str>) -> String {
 }
 
 /// A fix with its values: nothing when it cannot work in this run.
-fn fill_fix(template: &Template, fill: &fill::Fill<'_>) -> Vec<Fix> {
+fn fill_fix(template: &Template, fill: &placeholders::Fill<'_>) -> Vec<Fix> {
     if let Some(step) = template.once_named.as_ref().filter(|_| fill.function.is_some()).or(template.step.as_ref()) {
         let filled = fill.one(step, fill.pids.first().copied());
         return filled.map(|f| Fix::step(f.text + &found(" (", &f.find, ")"))).into_iter().collect();
@@ -300,10 +333,12 @@ mod tests {
         advisor("memcached", &facts, 1000).fixes(&a_cause(("receive-processing", "net_rx"), (1000, 50))).0
     }
 
+    static CORES: std::sync::OnceLock<[Vec<u32>; 2]> = std::sync::OnceLock::new();
+
     /// Of 50 slow messages that took so much longer, ns.
     fn advisor<'a>(app: &'a str, facts: &'a RecordingFacts, total_ns: i64) -> Advisor<'a> {
-        let cores = [vec![0], vec![1]];
-        Advisor { app, facts, cores, ahead: [0.0; 2], focus_messages: 50, tail: true, readable: true, total_ns }
+        let cores = CORES.get_or_init(|| [vec![0], vec![1]]);
+        Advisor { app, facts, cores, focus_messages: 50, tail: true, is_readable: true, total_ns, ran_only_ns: None }
     }
 
     /// The fixes of a cause on the application core, of which 50 slow messages had so many ns more on average, and which hit so many.
@@ -334,7 +369,7 @@ mod tests {
     fn a_protocol_is_read_only_where_it_can_be() {
         let facts = RecordingFacts::default();
         let advised = |readable| {
-            let advisor = Advisor { readable, ..advisor("nginx", &facts, 1_000_000) };
+            let advisor = Advisor { is_readable: readable, ..advisor("nginx", &facts, 1_000_000) };
             let cause = a_cause(("app-processing", "class of 257 to 512 bytes"), (1_000_000, 50));
             lines(&advisor, &cause).join(" ").contains("--protocol")
         };
@@ -479,7 +514,7 @@ mod tests {
     /// is not known is a word with how to find it, and a command that changes something says how to take it back.
     #[test]
     fn every_fix_fills() {
-        let known = fill::Fill {
+        let known = placeholders::Fill {
             name: "irq:24",
             base: "irq:24",
             irq: Some("24"),
@@ -496,7 +531,7 @@ mod tests {
             function: None,
             inside: None,
         };
-        let nothing = fill::Fill { name: "x", base: "x", app: "the target", ..fill::Fill::default() };
+        let nothing = placeholders::Fill { name: "x", base: "x", app: "the target", ..placeholders::Fill::default() };
         let words =
             ["CGROUP", "IRQS", "PID", "PIDS", "CPU", "OTHER_CPUS", "OTHER_MASK", "ALL_CPUS", "ALL_MASK", "IRQ", "DEV"];
         let split = |text: &str| -> Vec<String> {

@@ -1,72 +1,87 @@
 //! Causes in words: explanations, fixes, notes and next steps.
 //!
-//! In: a [`Cause`](crate::model::Cause) with its numbers, and what is known about the run. Out: plain sentences and commands,
-//! filled in. The texts are in `data/advice.toml` ([`data`]); commands quote whatever a recorded task may be named.
+//! In: a [`Diagnosis`] whose causes are known, the question that it answers ([`Options`]), and facts about the recording. Out: the same
+//! diagnosis with its words: plain sentences, and commands, filled in. The texts are in `data/advice.toml` ([`data`]); commands quote
+//! whatever a recorded task may be named. Nothing is computed of messages here, and no sentence is read or changed once it is written.
+//!
+//! Start reading at [`fill()`].
 
 mod change;
+mod connections;
 mod data;
-mod fill;
+mod estimates;
 mod fixes;
-pub mod notes;
-pub mod sentences;
+mod functions;
+mod median;
+mod next;
+mod notes;
+mod placeholders;
+mod sending;
+mod sentences;
 
-use std::collections::BTreeMap;
-
-use tailsight_lifetime::{Lifetimes, Message};
-
-use crate::cohorts::{Cohort, Cohorts};
+use crate::cause::Category;
+use crate::model::{Diagnosis, Fix, NextStep};
 use crate::{Options, RecordingFacts};
-pub use fixes::{number, question};
-pub use sentences::{RowFacts, pathology, root_words};
+pub use notes::limiting_hooks;
+pub use sentences::root_words;
+
+/// Fills in the words of a diagnosis, in the place of those that it has. `options`: what it was asked for.
+pub fn fill(diagnosis: &mut Diagnosis, options: &Options, facts: &RecordingFacts) {
+    let mut causes = std::mem::take(&mut diagnosis.causes);
+    let mut not_significant = std::mem::take(&mut diagnosis.not_significant);
+    let advisor = Advisor::new(diagnosis, facts);
+    for cause in &mut causes {
+        cause.explanation = match cause.category {
+            Category::NotSignificant => sentences::not_told_from_chance(&not_significant, cause.ci95_ns),
+            _ => advisor.explanation(cause),
+        };
+        (cause.steps, cause.actions) = advisor.fixes(cause);
+        cause.fix = cause.steps.iter().map(Fix::to_string).collect();
+    }
+    not_significant.iter_mut().for_each(|row| row.explanation = advisor.sentence(row));
+    fixes::number(&mut causes, &facts.run, &fixes::question(options, diagnosis.against.as_deref()));
+    (diagnosis.causes, diagnosis.not_significant) = (causes, not_significant);
+    if let Some(typical) = &mut diagnosis.typical {
+        median::fill(typical, named(&diagnosis.app));
+    }
+    diagnosis.notes = notes::notes(diagnosis, options, facts);
+    diagnosis.next_steps = next::next(diagnosis, facts);
+    diagnosis.next = diagnosis.next_steps.iter().map(NextStep::to_string).collect();
+}
+
+/// What an application is called.
+fn named(app: &str) -> &str {
+    if app.is_empty() { "the target" } else { app }
+}
 
 /// What sentences and fixes need to know beside the cause.
-pub struct Advisor<'a> {
+struct Advisor<'a> {
     app: &'a str,
     facts: &'a RecordingFacts,
     /// Cores of the focus messages: receive core, application core.
-    cores: [Vec<u32>; 2],
-    /// Messages of the same application served ahead, on average: focus, reference.
-    ahead: [f64; 2],
+    cores: &'a [Vec<u32>; 2],
     focus_messages: u64,
     /// Whether the focus is a tail: then its messages are slow.
     tail: bool,
-    /// Whether a protocol could tell what the requests ask for: they came neither in TLS nor by HTTP/2.
-    readable: bool,
+    /// Whether a protocol could tell what the requests ask for.
+    is_readable: bool,
     total_ns: i64,
+    /// What the threads ran for each message, ns, where messages are said to have worked more than that.
+    ran_only_ns: Option<u64>,
 }
 
 impl<'a> Advisor<'a> {
-    /// From the cohorts.
-    pub fn new(
-        lifetimes: &'a Lifetimes,
-        options: &Options,
-        facts: &'a RecordingFacts,
-        cohorts: &Cohorts,
-    ) -> Advisor<'a> {
-        let (focus, reference) = cohorts.both();
-        let of = |id: &u32| &lifetimes.messages[*id as usize];
-        let cores = |core: fn(&Message) -> u16| {
-            let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-            focus.ids.iter().for_each(|id| *counts.entry(u32::from(core(of(id)))).or_default() += 1);
-            // A core that few of the messages met is not worth moving anything away from.
-            counts.into_iter().filter(|&(_, n)| n * 20 >= focus.len()).map(|(core, _)| core).collect()
-        };
-        let ahead = |c: &Cohort| c.ids.iter().map(|id| f64::from(of(id).ahead)).sum::<f64>() / c.len() as f64;
+    fn new(diagnosis: &'a Diagnosis, facts: &'a RecordingFacts) -> Advisor<'a> {
+        let (focus, reference) = (diagnosis.focus, diagnosis.reference);
         Advisor {
-            app: if lifetimes.app.is_empty() { "the target" } else { &lifetimes.app },
+            app: named(&diagnosis.app),
             facts,
-            // With RPS, and over virtual devices, the stack works on another core than the driver.
-            cores: [cores(|m| m.handoff_cpu), cores(|m| m.recv_cpu)],
-            ahead: [ahead(focus), ahead(reference)],
-            focus_messages: focus.len() as u64,
-            tail: options.focus.1 == 1.0 && options.focus.0 >= 0.5,
-            readable: lifetimes.multiplexed.is_readable(),
-            total_ns: cohorts.deviation_ns(),
+            cores: &diagnosis.circumstances.focus_cores,
+            focus_messages: focus.messages,
+            tail: focus.to == 1.0 && focus.from >= 0.5,
+            is_readable: diagnosis.circumstances.is_readable,
+            total_ns: focus.mean_ns as i64 - reference.mean_ns as i64,
+            ran_only_ns: diagnosis.work.filter(|work| work.is_contradiction()).map(|work| work.ran_ns),
         }
-    }
-
-    /// Messages ahead on average: focus, reference.
-    pub fn ahead(&self) -> [f64; 2] {
-        self.ahead
     }
 }

@@ -1,25 +1,34 @@
-//! What limits a diagnosis, and what to do next.
+//! What limits a diagnosis.
 //!
 //! In: a [`Diagnosis`] with its causes, [`Options`], [`RecordingFacts`]. Out: sentences.
 
-use tailsight_lifetime::Leg;
-use tailsight_units::format::{signed_duration as human, three_digits};
+use tailsight_units::format::{duration, signed_duration as human};
 
 use super::data::ADVICE;
-use super::fill;
+use super::{connections, estimates, functions, sending};
+use crate::cause::Category;
 use crate::cause::names::Titled;
-use crate::cause::{Category, Subject};
 use crate::cohorts::focus::percent;
-use crate::estimate::counted::Cost;
-use crate::estimate::{CostOfKind, Estimates};
-use crate::model::{Cause, Diagnosis, NextStep};
+use crate::model::{Cause, Diagnosis};
 use crate::{Options, RecordingFacts, glob};
 
 /// The share of the deviation from which a row that is no cause has a note of its own.
 const RARE_BUT_LARGE: f64 = 0.25;
 
-/// What limits this diagnosis.
+/// All notes, in their order.
 pub fn notes(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -> Vec<String> {
+    let mut out = connections::notes(diagnosis);
+    out.extend(limits(diagnosis, options, facts));
+    out.extend(estimates::notes(diagnosis));
+    out.extend(sending::notes(diagnosis));
+    out.extend(functions::missing(diagnosis));
+    out.extend(functions::only_one_sampled(diagnosis));
+    out.extend(counted_twice(diagnosis));
+    out
+}
+
+/// What limits the comparison.
+fn limits(diagnosis: &Diagnosis, options: &Options, facts: &RecordingFacts) -> Vec<String> {
     let state = if facts.damaged { "damaged" } else { "partial" };
     let mut out: Vec<String> = facts.partial.iter().map(|why| format!("the run is {state}: {why}")).collect();
     out.extend(options.remarks.iter().cloned());
@@ -150,126 +159,12 @@ fn compared(diagnosis: &Diagnosis, options: &Options) -> Vec<String> {
     out
 }
 
-/// From this part of the difference on a cause is worth a note on how it was estimated.
-const NOTED: f64 = 0.01;
-
-/// What was estimated, for the reader: of the causes that are worth a note. What an event costs is the slope of own time over their number,
-/// and where heavier requests have more of them it is too much; nobody is to read it as what the kernel takes.
-pub fn estimated(estimates: &Estimates, causes: &[Cause]) -> Vec<String> {
-    let mut out = vec![];
-    for CostOfKind { note, cost, subject } in &estimates.costs {
-        let of = causes.iter().find(|c| c.subject.as_ref() == Some(subject) && c.share.abs() >= NOTED);
-        out.extend(of.map(|cause| format!("{note} {}", made_of(cost, cause))));
-    }
-    let is_class = |c: &&Cause| matches!(c.subject, Some(Subject::Class { .. }));
-    if let Some(what) = estimates.classes.filter(|_| causes.iter().find(is_class).is_some_and(|c| c.share >= NOTED)) {
-        out.push(format!("requests are told apart by their {what}: those of one kind are compared with each other"));
-    }
-    out
-}
-
-/// What an event costs, and what the row is made of: a reader who multiplies comes to its time.
-fn made_of(cost: &Cost, cause: &Cause) -> String {
-    let ns = |ns: f64| human(ns.round() as i64);
-    let [low, high] = cost.ci95_ns.map(ns);
-    let number_ns = cost.slope_ns * cost.more;
-    let mut out = format!(
-        "{} of own time ({low} to {high}), with all else that grows with their number; {} more in a slow message: {}",
-        ns(cost.slope_ns),
-        three_digits(cost.more),
-        ns(number_ns)
-    );
-    let row_ns = cause.deviation_ns as f64;
-    let matters = |part_ns: f64| part_ns.abs() > UNSAID * row_ns.abs();
-    if matters(number_ns - cost.by_number_ns) {
-        out += &format!(", of which the messages' own time has room for {}", ns(cost.by_number_ns));
-    }
-    if matters(cost.beyond_ns) {
-        out += &format!(", and {} by which slow messages with as many take longer", ns(cost.beyond_ns));
-    }
-    let measured_ns = row_ns - cost.by_number_ns - cost.beyond_ns;
-    if matters(measured_ns) {
-        out += &format!("; {} of the row was measured", ns(measured_ns));
-    }
-    out
-}
-
-/// What is left out of what a row is made of: at most this part of it.
-const UNSAID: f64 = 0.01;
-
-/// Nothing stands out where the p99 is less than so many medians …
-const USUAL_TAIL: u64 = 3;
-/// … and no cause adds so much to the slow messages, ns: as much as an interrupt, a wake-up or a neighbour takes on any host.
-const USUAL_NS: i64 = 100_000;
-
-/// Whether slow messages are what chance and any host make of usual ones. Of a comparison with another run, and of a part of the messages that
-/// was asked for, nothing is said.
-pub fn nothing_stands_out(diagnosis: &Diagnosis) -> bool {
-    let of = |key: &str| diagnosis.latency_ns.get(key).copied();
-    let is_tail = diagnosis.against.is_none() && diagnosis.focus.to == 1.0 && diagnosis.focus.from >= 0.9;
-    let usual = of("p50").zip(of("p99")).is_some_and(|(p50, p99)| p99 < USUAL_TAIL * p50);
-    let small = |cause: &Cause| cause.deviation_ns < USUAL_NS;
-    is_tail && diagnosis.not_available.is_none() && usual && diagnosis.causes.iter().all(small)
-}
-
-/// What to do next, most useful first, at most three.
-pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
-    let run = fill::quote(&facts.run);
-    let mut out = vec![];
-    let segments = crate::multiplexed::counts_segments(diagnosis);
-    if crate::multiplexed::knows_only_receiving(diagnosis) {
-        out.push(NextStep::words(
-            "measure requests at the client, or by traces of the application: here only the time until segments are received is known",
-        ));
-    }
-    let top = diagnosis.causes.first().filter(|c| c.category.is_named() && c.deviation_ns > 0 && !segments);
-    let top = top.filter(|_| !nothing_stands_out(diagnosis));
-    if let Some((cause, fix)) = top.and_then(|c| Some((c, c.steps.first()?))) {
-        let what = match cause.title() {
-            title if cause.category.says(&title) => cause.category.words().to_owned(),
-            title => format!("{title} ({})", cause.category.words()),
-        };
-        // What tailsight fix can make is not told as a line of shell.
-        match cause.actions.iter().find(|a| a.shell.contains(&0)) {
-            Some(action) => {
-                out.push(NextStep::command(format!("try this against {what}: {}", action.title), &action.command));
-            }
-            None => out.push(NextStep {
-                fix: Some(fix.clone()),
-                ..NextStep::words(format!("try the first fix of {what}, then record again"))
-            }),
-        }
-    }
-    if facts.lost_events > 0 {
-        out.push(NextStep::words("record again for a shorter time, or with larger buffers: events were lost"));
-    }
-    if diagnosis.causes.last().is_some_and(|u| u.share.abs() > 0.1) {
-        out.push(NextStep::words(
-            "run tailsight doctor: it lists what else this machine could record, to explain the rest",
-        ));
-    }
-    if diagnosis.not_available.is_some() {
-        out.push(NextStep::words(
-            "record longer or under more load: without -d, record goes on until there are enough messages",
-        ));
-    }
-    if let Some(slowest) = diagnosis.slowest.first() {
-        out.push(NextStep::command(
-            "see the slowest message, step by step",
-            format!("tailsight show {run} {}", slowest.id),
-        ));
-    }
-    out.push(NextStep::command("see it all on one page", format!("tailsight report {run}")));
-    let total = NextStep::command(
-        "include service and sending, not only receiving",
-        format!("tailsight diagnose {run} --leg total"),
-    );
-    match diagnosis.leg == Leg::Receive {
-        // How long requests take is what was asked for.
-        true if segments && !crate::multiplexed::knows_only_receiving(diagnosis) => out.insert(0, total),
-        true if !segments => out.push(total),
-        _ => {}
-    }
-    out.truncate(3);
-    out
+/// That messages are said to have worked more than the threads ran.
+fn counted_twice(diagnosis: &Diagnosis) -> Option<String> {
+    let work = diagnosis.work.filter(|work| work.is_contradiction())?;
+    let [own, ran] = [work.own_ns, work.ran_ns].map(duration);
+    Some(format!(
+        "own work is counted more than once: messages are said to have worked {own} themselves, and all threads together ran {ran} for each. \
+         Several requests share a thread, and no event tells for which of them it worked; rows of the application's own work are upper bounds"
+    ))
 }

@@ -1,79 +1,56 @@
 //! One sentence for each cause, with its numbers.
 //!
-//! In: a [`Cause`], the paths of its owners. Out: text.
+//! In: a [`Cause`]. Out: text.
 
 use std::collections::BTreeMap;
 
 use tailsight_kernel::syscalls::named_waits_for_work;
-use tailsight_lifetime::{NamedFrame, Role};
-use tailsight_units::format::signed_duration as human;
+use tailsight_lifetime::Role;
+use tailsight_units::format::{duration, signed_duration as human};
 
-use super::data::{ADVICE, Pathology};
-use super::{Advisor, fill};
-use crate::cause::names::{Titled, base, did, waited};
+use super::data::ADVICE;
+use super::{Advisor, functions, placeholders};
+use crate::cause::names::{Titled, did, waited};
 use crate::cause::{Category, Subject};
 use crate::functions::without_arguments;
-use crate::glob;
-use crate::model::{Cause, Clauses, Root, TypicalRow};
+use crate::model::{Cause, Root};
 
-/// Of a cause's time, this part is before the receive call when the sentence says that it was there.
-const BEFORE: f64 = 0.8;
-/// From here on all of it is.
+/// From this part of a cause's time before the receive call on, all of it is.
 const ALL_BEFORE: f64 = 0.98;
-/// Whether a cause of whose time the part `before` is before the receive call was after it.
-pub(crate) fn is_received(before: f64) -> bool {
-    before <= 1.0 - BEFORE
-}
+/// Names of rows that are no causes.
+const MOST_NAMES: usize = 5;
 
-/// What one owner has of a cause.
-#[derive(Clone, Debug)]
-pub struct OwnerPath {
-    /// Context and frames, as the JSON names them.
-    pub name: String,
-    /// The frames, outermost first.
-    pub frames: Vec<NamedFrame>,
-    /// Its part of the deviation, ns.
-    pub deviation_ns: i64,
-}
-
-/// The clause of a part of a cause that rests on a guess.
-fn guessed(share: f64) -> String {
-    let part = if share > 0.995 { String::new() } else { format!(" ({:.0} % of it)", share * 100.0) };
-    format!(
-        "guessed{part}: its thread had several requests open, and the order of calls alone says which of them asked"
-    )
+/// A sentence of clauses.
+fn joined(clauses: impl IntoIterator<Item = String>) -> String {
+    clauses.into_iter().collect::<Vec<_>>().join("; ")
 }
 
 impl Advisor<'_> {
-    /// One plain sentence with the cause's numbers, without its functions. `before`: the part of it that is before the receive call, 0 to 1.
-    pub(crate) fn clauses(&self, cause: &Cause, paths: &[OwnerPath], before: f64) -> Clauses {
-        let mut out = self.what(cause, before) + &self.how_much(cause);
-        if cause.deviation_ns > 0 {
-            let slow = self.messages();
-            out += &format!(", in {} of {} {slow} messages", cause.messages, self.focus_messages);
-        }
-        // The sentence is of most of the time, and the number of messages of all.
-        if (BEFORE..ALL_BEFORE).contains(&before) && cause.role == Role::A && cause.deviation_ns > 0 {
-            out += &format!("; {:.0} % of it before they were received", before * 100.0);
-        }
-        if cause.inferred {
-            out += "; estimated from how the application's own time grows with their number";
-        }
-        let [focus, reference] = self.ahead;
-        // As many as usual, to the digits that are shown, say nothing.
-        let [shown, usual] = [focus, reference].map(|n| format!("{n:.1}"));
-        // The number has the messages that the thread took since, without the one in service then. Where it is less than one for each message
-        // that the cause hit, that one is what they waited behind, and the number is of something else.
-        let are_counted = focus * self.focus_messages as f64 >= cause.messages as f64;
-        if cause.category == Category::HolBlocking && focus > reference && shown != usual && are_counted {
-            out += &format!(" ({shown} messages ahead on average, usually {usual})");
-        }
-        if matches!(cause.subject, Some(Subject::Holder { .. })) && cause.deviation_ns > 0 {
-            out += &holder(paths);
-        }
-        let received = cause.role == Role::A && is_received(before);
-        let guessed = cause.guessed.map_or_else(String::new, guessed);
-        Clauses { happened: out, held: held(&cause.root), functions: vec![], guessed, received }
+    /// The sentence of a cause, and that a part of its time is counted more than once.
+    pub fn explanation(&self, cause: &Cause) -> String {
+        let ran_ns = self.ran_only_ns.filter(|_| is_own_work(cause));
+        let only =
+            |ns| format!("a part of it is work for other requests: the threads ran only {} for each", duration(ns));
+        joined([self.sentence(cause)].into_iter().chain(ran_ns.map(only)))
+    }
+
+    /// One plain sentence with the numbers of a cause, or of a row that is none.
+    pub fn sentence(&self, cause: &Cause) -> String {
+        let how = self.before(cause).into_iter().chain(estimated(cause));
+        let happened = joined([self.happened(cause)].into_iter().chain(how)) + &self.ahead(cause);
+        let rest = holder(cause).into_iter().chain(held(&cause.root)).chain(functions::clauses(cause));
+        joined([happened].into_iter().chain(rest).chain(cause.guessed.map(guessed)))
+    }
+
+    /// What happened, for how long and how often.
+    fn happened(&self, cause: &Cause) -> String {
+        let hit = if cause.deviation_ns > 0 {
+            format!(", in {} of {} {} messages", cause.messages, self.focus_messages, self.messages())
+        } else {
+            String::new()
+        };
+        let what = self.of_subject(cause).unwrap_or_else(|| self.of_category(cause));
+        what + &self.how_much(cause) + &hit
     }
 
     /// What the messages under study are called.
@@ -81,61 +58,66 @@ impl Advisor<'_> {
         if self.tail { "slow" } else { "focus" }
     }
 
-    /// What happened.
-    fn what(&self, cause: &Cause, before: f64) -> String {
-        if let Some(subject) = &cause.subject {
-            if *subject == Subject::LaterArrivals {
-                return format!("{} served later messages first", self.app);
-            }
+    /// How much of it was before the receive call: the sentence is of most of the time, and the number of messages of all.
+    fn before(&self, cause: &Cause) -> Option<String> {
+        let before = cause.before_receive.filter(|before| cause.is_before_receive() && *before < ALL_BEFORE)?;
+        (cause.role == Role::A && cause.deviation_ns > 0)
+            .then(|| format!("{:.0} % of it before they were received", before * 100.0))
+    }
+
+    /// How many messages were ahead, where that is more than usual to the digits that are shown.
+    fn ahead(&self, cause: &Cause) -> String {
+        let Some(ahead) = cause.ahead.as_ref().filter(|_| cause.category == Category::HolBlocking) else {
+            return String::new();
+        };
+        let [shown, usual] = [ahead.focus, ahead.reference].map(|n| format!("{n:.1}"));
+        // The number has the messages that the thread took since, without the one in service then. Where it is less than one for each message
+        // that the cause hit, that one is what they waited behind, and the number is of something else.
+        let are_counted = ahead.focus * self.focus_messages as f64 >= cause.messages as f64;
+        if ahead.focus > ahead.reference && shown != usual && are_counted {
+            format!(" ({shown} messages ahead on average, usually {usual})")
+        } else {
+            String::new()
+        }
+    }
+
+    /// What happened, where who or what it was says more than the category.
+    fn of_subject(&self, cause: &Cause) -> Option<String> {
+        use Category::{AppProcessing, BackendWait, LockWait};
+        let (app, title, subject) = (self.app, cause.title(), cause.subject.as_ref()?);
+        Some(match (subject, cause.category) {
+            (Subject::LaterArrivals, _) => format!("{app} served later messages first"),
             // It may have worked for this message, or for one before it.
-            if matches!(subject, Subject::OtherThread { .. }) && cause.category == Category::AppProcessing {
-                return format!("another thread of {} was waited for, or had its core ({})", self.app, cause.title());
+            (Subject::OtherThread { .. }, AppProcessing) => {
+                format!("another thread of {app} was waited for, or had its core ({title})")
             }
-            if let Subject::Holder { name } = subject
-                && cause.category == Category::LockWait
-            {
-                return format!(
-                    "{} waited for a lock, or for what {name} was to hand over ({})",
-                    self.app,
-                    cause.title()
-                );
+            (Subject::Holder { name }, LockWait) => {
+                format!("{app} waited for a lock, or for what {name} was to hand over ({title})")
             }
-            if let Subject::OtherThreads { .. } = subject {
-                return format!(
-                    "{} had other messages in its other workers, for which it waited ({})",
-                    self.app,
-                    cause.title()
-                );
+            (Subject::OtherThreads { .. }, _) => {
+                format!("{app} had other messages in its other workers, for which it waited ({title})")
             }
-            if let Subject::WaitIn { call: Some(call), .. } = subject
-                && cause.category == Category::AppProcessing
-                && named_waits_for_work(call)
-            {
-                return format!("{} waited for what the kernel does not show, its thread in {call}", self.app);
+            (Subject::WaitIn { call: Some(call), .. }, AppProcessing) if named_waits_for_work(call) => {
+                format!("{app} waited for what the kernel does not show, its thread in {call}")
             }
             // Where its task waited says what for.
-            if let Subject::Runtime { .. } = subject {
-                match cause.category {
-                    Category::BackendWait => {
-                        return format!("{} waited for another server ({})", self.app, cause.title());
-                    }
-                    Category::AppProcessing => return format!("{} itself waited ({})", self.app, cause.title()),
-                    _ => {}
-                }
+            (Subject::Runtime { .. }, BackendWait) => format!("{app} waited for another server ({title})"),
+            (Subject::Runtime { .. }, AppProcessing) => format!("{app} itself waited ({title})"),
+            (Subject::Named { name }, _) if name == "parked" => format!("a task of {app} waited ({title})"),
+            (_, AppProcessing) => {
+                format!("{app} waited {} before it went on", waited(cause.category, subject, &cause.frames)?)
             }
-            if matches!(subject, Subject::Named { name } if name == "parked") {
-                return format!("a task of {} waited ({})", self.app, cause.title());
-            }
-            let waited = waited(cause.category, subject, &cause.frames);
-            if let Some(place) = waited.filter(|_| cause.category == Category::AppProcessing) {
-                return format!("{} waited {place} before it went on", self.app);
-            }
-        }
+            _ => return None,
+        })
+    }
+
+    /// What happened, by the category.
+    fn of_category(&self, cause: &Cause) -> String {
         let says = ADVICE.categories.get(&cause.category).map_or("{name}", |a| {
             match (cause.role, &a.says_r, &a.says_before, &a.says_received) {
                 (Role::R, Some(r), ..) => r,
-                (Role::A, _, Some(earlier), _) if before >= BEFORE => earlier,
-                (Role::A, .., Some(later)) if is_received(before) => later,
+                (Role::A, _, Some(earlier), _) if cause.is_before_receive() => earlier,
+                (Role::A, .., Some(later)) if cause.is_received() => later,
                 _ => &a.says,
             }
         });
@@ -143,7 +125,7 @@ impl Advisor<'_> {
             Role::A => format!("the core that {} was waiting for", self.app),
             Role::R => "the core where the packet was waiting".to_owned(),
         };
-        let filled = fill::replace(says, |key| match key {
+        let filled = placeholders::replace(says, |key| match key {
             "name" => Some(cause.title() + &whose(cause)),
             "app" => Some(self.app.to_owned()),
             "core" => Some(core.clone()),
@@ -168,39 +150,24 @@ impl Advisor<'_> {
     }
 }
 
-/// What is known of a row of the median messages beside the row.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RowFacts<'a> {
-    /// How long their replies wait to be sent, ns.
-    pub queued_ns: u64,
-    /// It is a wait for a server that most of them ask beside others.
-    pub in_parallel: bool,
-    /// Where in the program the row's time was, as a clause.
-    pub place: Option<&'a str>,
+/// That it was inferred from numbers.
+fn estimated(cause: &Cause) -> Option<String> {
+    cause.inferred.then(|| "estimated from how the application's own time grows with their number".to_owned())
 }
 
-/// What is known to make a row of the median messages so large.
-pub fn pathology(row: &TypicalRow, app: &str, facts: RowFacts<'_>) -> Vec<String> {
-    let RowFacts { queued_ns, in_parallel, place } = facts;
-    let fits = |p: &&Pathology| {
-        let timer = p.queued_us.is_empty()
-            || p.queued_us.iter().any(|[from, to]| (from * 1_000..=to * 1_000).contains(&queued_ns));
-        let named = p.only.is_empty() || glob::any(&p.only, &row.name);
-        let beside = in_parallel || !p.in_parallel;
-        p.category == row.category && named && timer && beside && row.mean_ns >= p.least_us * 1_000
-    };
-    let app = if app.is_empty() { "the target" } else { app };
-    let says = |p: &Pathology| {
-        fill::replace(place.and(p.placed.as_ref()).unwrap_or(&p.says), |key| match key {
-            "app" => Some(app.to_owned()),
-            "place" => place.map(str::to_owned),
-            "name" => Some(row.title()),
-            "time" => Some(human(row.mean_ns as i64)),
-            _ => None,
-        })
-    };
-    // The first that fits: they are ordered from the special to the general.
-    ADVICE.typical.iter().find(fits).and_then(says).into_iter().collect()
+/// That a part of a cause rests on a guess.
+fn guessed(share: f64) -> String {
+    let part = if share > 0.995 { String::new() } else { format!(" ({:.0} % of it)", share * 100.0) };
+    format!(
+        "guessed{part}: its thread had several requests open, and the order of calls alone says which of them asked"
+    )
+}
+
+/// Whether a cause is work of the message itself. A runtime's own work is not: a collector runs on other threads.
+fn is_own_work(cause: &Cause) -> bool {
+    let others =
+        matches!(cause.subject, Some(Subject::OtherThread { .. } | Subject::WaitIn { .. } | Subject::WaitFor { .. }));
+    cause.category == Category::AppProcessing && !others
 }
 
 /// Which process it was, and where it belongs: for the first mention of a task in a sentence. Nothing when the name says all.
@@ -219,9 +186,9 @@ fn whose(cause: &Cause) -> String {
     format!(" ({})", parts.join(", "))
 }
 
-/// What held the messages ahead, in words, without its functions; nothing when that is not known.
-pub(crate) fn held(root: &[Root]) -> String {
-    let Some(first) = root.first() else { return String::new() };
+/// What held the messages ahead, without its functions; nothing when that is not known.
+fn held(root: &[Root]) -> Option<String> {
+    let first = root.first()?;
     let what = root_words(&Root { functions: vec![], ..first.clone() });
     let more = format!("{} more than usual in", human(first.mean_ns));
     let messages = match first.messages {
@@ -230,7 +197,7 @@ pub(crate) fn held(root: &[Root]) -> String {
     };
     let of_wait =
         first.of_wait.map_or_else(String::new, |part| format!(" ({:.0} % of the wait)", part.min(1.0) * 100.0));
-    format!("what held those: {what}, {messages}{of_wait}")
+    Some(format!("what held those: {what}, {messages}{of_wait}"))
 }
 
 /// A root in words: what it is, then whose or where, and its first function.
@@ -243,40 +210,25 @@ pub fn root_words(root: &Root) -> String {
 }
 
 /// What the holder of a lock did meanwhile, from the paths: where it slept, the calls it was in, or that it ran.
-fn holder(paths: &[OwnerPath]) -> String {
+fn holder(cause: &Cause) -> Option<String> {
+    if !matches!(cause.subject, Some(Subject::Holder { .. })) || cause.deviation_ns <= 0 {
+        return None;
+    }
     let mut did_what: BTreeMap<String, i64> = BTreeMap::new();
-    for path in paths.iter().filter(|path| path.deviation_ns > 0) {
-        *did_what.entry(did(&path.frames)).or_default() += path.deviation_ns;
+    let paths = cause.paths.iter().zip(&cause.path_frames).map(|((_, deviation_ns), frames)| (frames, *deviation_ns));
+    for (frames, deviation_ns) in paths.filter(|(_, deviation_ns)| *deviation_ns > 0) {
+        *did_what.entry(did(frames)).or_default() += deviation_ns;
     }
     let all: i64 = did_what.values().sum();
     let mut did: Vec<(String, i64)> = did_what.into_iter().filter(|(_, ns)| ns * 20 >= all).collect();
     did.sort_by_key(|(what, ns)| (std::cmp::Reverse(*ns), what.clone()));
-    if did.is_empty() {
-        return String::new();
-    }
     let each: Vec<String> =
         did.iter().take(3).map(|(what, ns)| format!("{what} {:.0} %", *ns as f64 / all as f64 * 100.0)).collect();
-    format!("; the holder meanwhile: {}", each.join(", "))
+    (!each.is_empty()).then(|| format!("the holder meanwhile: {}", each.join(", ")))
 }
 
-/// The row that stands for the rows which are no causes.
-pub fn not_significant(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
-    let names: Vec<String> = rows.iter().map(Titled::title).take(5).collect();
-    let more = if rows.len() > names.len() { format!(" and {} more", rows.len() - names.len()) } else { String::new() };
-    let sum = |of: fn(&Cause) -> i64| rows.iter().map(of).sum::<i64>();
-    let subject = Subject::named("not significant");
-    Cause {
-        share: rows.iter().map(|r| r.share).sum(),
-        deviation_ns: sum(|r| r.deviation_ns),
-        ci95_ns,
-        mean_ns: [sum(|r| r.mean_ns[0]), sum(|r| r.mean_ns[1])],
-        explanation: not_told_from_chance(rows, &format!("{}{more}", names.join("; ")), ci95_ns),
-        ..Cause::new(Category::NotSignificant, base(&subject), subject, vec![], Role::A)
-    }
-}
-
-/// Why these rows are no causes. What each of them cannot be told from may still be no chance for their sum.
-fn not_told_from_chance(rows: &[Cause], names: &str, [low, high]: [i64; 2]) -> String {
+/// Why these rows are no causes. `low` to `high`: the interval of their sum, ns, which may still be no chance.
+pub fn not_told_from_chance(rows: &[Cause], [low, high]: [i64; 2]) -> String {
     let one = rows.len() == 1;
     let mut out = if one {
         "a difference that cannot be told from chance: its 95 % interval includes 0".to_owned()
@@ -293,7 +245,9 @@ fn not_told_from_chance(rows: &[Cause], names: &str, [low, high]: [i64; 2]) -> S
             human(high)
         );
     }
-    out + &format!(" ({names})")
+    let names: Vec<String> = rows.iter().map(Titled::title).take(MOST_NAMES).collect();
+    let more = if rows.len() > names.len() { format!(" and {} more", rows.len() - names.len()) } else { String::new() };
+    out + &format!(" ({}{more})", names.join("; "))
 }
 
 #[cfg(test)]
@@ -312,19 +266,19 @@ mod tests {
         };
         let rows = [row("cron"), row("dbus-daemon")];
         assert_eq!(
-            not_significant(&rows, [63_800, 476_000]).explanation,
+            not_told_from_chance(&rows, [63_800, 476_000]),
             "2 differences, none of which can be told from chance: the 95 % interval of each includes 0. That of \
              their sum, \
              63.8 us to 476 us, does not: part of it is real, but this run is too short to say which part (cron; \
              dbus-daemon)"
         );
         assert_eq!(
-            not_significant(&rows, [-63_800, 476_000]).explanation,
+            not_told_from_chance(&rows, [-63_800, 476_000]),
             "2 differences, none of which can be told from chance: the 95 % interval of each includes 0 (cron; \
              dbus-daemon)"
         );
         assert_eq!(
-            not_significant(&rows[..1], [-1_000, 300_000]).explanation,
+            not_told_from_chance(&rows[..1], [-1_000, 300_000]),
             "a difference that cannot be told from chance: its 95 % interval includes 0 (cron)"
         );
     }

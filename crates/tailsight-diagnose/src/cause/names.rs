@@ -102,7 +102,7 @@ fn packets(service: &str) -> String {
 }
 
 /// Of a wait of the application: in or for what, in words; none for another subject.
-pub(crate) fn waited(category: Category, subject: &Subject, frames: &[NamedFrame]) -> Option<String> {
+pub fn waited(category: Category, subject: &Subject, frames: &[NamedFrame]) -> Option<String> {
     Some(place(subject)? + &nested(category, subject, frames))
 }
 
@@ -132,7 +132,7 @@ fn says_the_same(subject: &Subject, frame: &NamedFrame) -> bool {
 
 /// What a thread that was waited for did in these frames of its path, the innermost of which says it: the first one only says
 /// why it was waited for.
-pub(crate) fn did(frames: &[NamedFrame]) -> String {
+pub fn did(frames: &[NamedFrame]) -> String {
     match frames.last().filter(|_| frames.len() > 1) {
         None => "ran".into(),
         Some(frame) => sleep_with(frame, ["slept", "waited for a disk"]).unwrap_or_else(|| in_words(frame, true)),

@@ -69,8 +69,6 @@ pub struct Counter {
     pub subject: Subject,
     /// The path of the row.
     pub path: &'static str,
-    /// The beginning of a sentence about the cost of one.
-    pub note: &'static str,
 }
 
 impl Counter {
@@ -83,7 +81,6 @@ impl Counter {
             category: Category::Paging,
             subject: Subject::PageFaults,
             path: "own/page-fault (inferred)",
-            note: "the time of page faults is estimated, not measured; a fault takes",
         }
     }
 
@@ -106,7 +103,6 @@ impl Counter {
                 category: Category::OsThreads,
                 subject: Subject::AfterMigration,
                 path: "own/after-migration (inferred)",
-                note: "the cost of migrations to the thread afterwards is estimated, not measured; one costs",
             },
             Counter {
                 counts: interrupts.0,
@@ -115,8 +111,6 @@ impl Counter {
                 category: Category::Interrupts,
                 subject: Subject::AroundInterrupts,
                 path: "own/around-interrupts (inferred)",
-                note: "the cost of other cores' interrupts outside their handlers is estimated, not measured; one \
-                 costs",
             },
         ]
     }

@@ -115,8 +115,6 @@ const NOT_LOOKED_AT: i64 = i64::MIN;
 pub struct CostOfKind {
     /// The kind, as [`Counter::subject`].
     pub subject: Subject,
-    /// As [`Counter::note`].
-    pub note: &'static str,
     /// The cost of one.
     pub cost: Cost,
 }
@@ -192,7 +190,7 @@ pub fn estimate(
         let own_time = OwnTime { lifetimes, options, own, cohorts, basis, moved, deviation, premises };
         classes::apply(&own_time, profile)
     });
-    let of_kind = |(counter, cost): (Counter, Cost)| CostOfKind { subject: counter.subject, note: counter.note, cost };
+    let of_kind = |(counter, cost): (Counter, Cost)| CostOfKind { subject: counter.subject, cost };
     let costs = costs.kinds.into_iter().map(of_kind).collect();
     Estimates { costs, classes: classes.flatten() }
 }

@@ -1,6 +1,6 @@
 //! What was done meanwhile by who ended a wait: by the task that had the lock, the place or the other end of the channel.
 //!
-//! In: the owners of a cause's time in the messages in focus. Out: [`MeanwhilePart`]s, largest first, and their clause. Nothing is said of a cause
+//! In: the owners of a cause's time in the messages in focus. Out: [`MeanwhilePart`]s, largest first. Nothing is said of a cause
 //! of which it is known for less than a part.
 
 use std::collections::BTreeMap;
@@ -63,76 +63,5 @@ impl Search<'_> {
         let of_task = self.sampled.samples.stack(number).take_while(|frame| !runs_tasks(&frame.function));
         let own = of_task.into_iter().find(|frame| self.is_program_s(frame));
         own.map_or_else(String::new, |frame| super::without_arguments(&frame.name()).to_owned())
-    }
-}
-
-/// The clause of a cause's sentence.
-pub(super) fn clause(parts: &[MeanwhilePart]) -> String {
-    let share = |part: &MeanwhilePart| format!("{:.0} %", part.share * 100.0);
-    if parts.iter().all(|part| part.doing == Doing::TimeCame) {
-        let percent = parts.iter().map(|part| part.share).sum::<f64>() * 100.0;
-        return format!("no task ended the wait: the time had come until which it was to last ({percent:.0} %)");
-    }
-    // Of goroutines only the end of a wait is told.
-    if parts.iter().all(|part| part.doing == Doing::NotKnown) {
-        let ended = |part: &MeanwhilePart| format!("{} ({})", part.function, share(part));
-        let places: Vec<String> = parts.iter().filter(|part| !part.function.is_empty()).map(ended).collect();
-        return format!("the task that was waited for ended the wait in {}", places.join(", "));
-    }
-    let did = |doing: Doing| match doing {
-        Doing::Runs => "ran",
-        Doing::HasNoCore => "was stopped in the middle of its work, because its thread had no core,",
-        Doing::SleepsInCall => "slept in a system call",
-        Doing::IsReady => "was ready to run, and no thread ran it",
-        Doing::Sleeps => "slept until a time",
-        Doing::Waits => "waited",
-        Doing::WaitsOutside => "waited for what came from outside (a socket, or a thread that runs no tasks)",
-        Doing::TimeCame => "was not there, and the wait lasted until a time",
-        Doing::NotKnown => "did something that was not recorded",
-    };
-    let said = |part: &MeanwhilePart| {
-        let place = match (&part.function, part.doing) {
-            (function, _) if function.is_empty() => String::new(),
-            (function, Doing::NotKnown) => format!(" before it ended the wait in {function}"),
-            (function, _) => format!(" in {function}"),
-        };
-        let did = match (&part.server, &part.runtime) {
-            (Some(server), _) => format!("waited for {server}"),
-            (None, Some(runtime)) => format!("waited ({runtime})"),
-            (None, None) => did(part.doing).to_owned(),
-        };
-        format!("{did}{place} ({})", share(part))
-    };
-    format!("the task that ended the wait meanwhile {}", parts.iter().map(said).collect::<Vec<_>>().join(", "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clause_says_what_was_done_where_and_for_how_much() {
-        let part = |doing, function: &str, share| MeanwhilePart {
-            doing,
-            function: function.into(),
-            runtime: None,
-            server: None,
-            share,
-        };
-        let parts = [part(Doing::Sleeps, "shop::compact", 0.79), part(Doing::Runs, "", 0.2)];
-        assert_eq!(
-            clause(&parts),
-            "the task that ended the wait meanwhile slept until a time in shop::compact (79 %), ran (20 %)"
-        );
-        let ended = [part(Doing::NotKnown, "main.refresh", 0.97), part(Doing::NotKnown, "", 0.03)];
-        assert_eq!(clause(&ended), "the task that was waited for ended the wait in main.refresh (97 %)");
-        let until = "no task ended the wait: the time had come until which it was to last (98 %)";
-        assert_eq!(clause(&[part(Doing::TimeCame, "", 0.98)]), until);
-        let server = Some("ledger (10.0.0.7:9000)".to_owned());
-        let asked = [MeanwhilePart { server, ..part(Doing::WaitsOutside, "shop::charge", 0.9) }];
-        assert_eq!(
-            clause(&asked),
-            "the task that ended the wait meanwhile waited for ledger (10.0.0.7:9000) in shop::charge (90 %)"
-        );
     }
 }

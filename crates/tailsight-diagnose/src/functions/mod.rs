@@ -27,16 +27,14 @@ use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Messag
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
-use crate::advice::Advisor;
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
-use crate::model::{Cause, Fix, FunctionHow, FunctionPart, HotFrame, RuntimePart};
+use crate::model::{Cause, FunctionHow, FunctionPart, HotFrame, InPlaceOf, RuntimePart};
 use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
-pub(crate) use naming::missing;
+use naming::Named;
 pub use naming::without_arguments;
-use naming::{Named, clause};
 use place::ByTime;
 use runtimes::Runtimes;
 use sampled::{PathOf, Sampled};
@@ -83,16 +81,6 @@ const MOST_CAUSES: usize = 12;
 /// Functions of a cause.
 const MOST_FUNCTIONS: usize = 8;
 
-/// That one of two compared runs has no samples, so that causes are not divided by functions.
-pub(crate) fn only_one_sampled(own: &Samples, other: &Samples) -> Option<String> {
-    let which = match (own.is_empty(), other.is_empty()) {
-        (false, true) => "the run that it is compared with",
-        (true, false) => "this run",
-        _ => return None,
-    };
-    Some(format!("no functions: {which} has no samples; record both without --sample off"))
-}
-
 /// What the functions are looked for in.
 pub(crate) struct Search<'a> {
     pub lifetimes: &'a Lifetimes,
@@ -102,8 +90,6 @@ pub(crate) struct Search<'a> {
     pub profile: &'a Profile,
     pub rows: &'a Rows,
     pub cohorts: (&'a Cohort, &'a Cohort),
-    /// Says a cause anew that its functions make another.
-    pub advisor: Advisor<'a>,
     pub sampled: Sampled<'a>,
     /// Programs and libraries that were sampled and hold an interpreter.
     pub interpreters: FxHashSet<String>,
@@ -130,16 +116,6 @@ struct InMessage {
 
 /// A row in both cohorts, by message.
 type InCohorts = [Vec<InMessage>; 2];
-
-/// The fixes of a cause whose functions are known.
-fn advise(cause: &mut Cause, advisor: &Advisor<'_>) {
-    (cause.steps, cause.actions) = advisor.fixes(cause);
-    if let Some(fix) = cause.functions.first().and_then(|first| first.runtime.as_ref()).map(documented_fix) {
-        // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
-        let first = cause.actions.iter().flat_map(|action| &action.shell).max().map_or(0, |last| last + 1);
-        cause.steps.insert(first.min(cause.steps.len()), fix);
-    }
-}
 
 impl Search<'_> {
     /// Divides the causes: `row_of` says which row each is, by place.
@@ -297,24 +273,7 @@ impl Search<'_> {
         }
         cause.functions =
             merged(parts_and_places.into_iter().map(|(part, place)| (part, counted.times(place))).collect());
-        if !cause.functions.is_empty() && !cause.steps.is_empty() {
-            advise(cause, &self.advisor);
-        }
         self.as_runtime(cause);
-        if let Some(first) = cause.functions.first() {
-            // While others held the messages ahead the application ran nothing: no sample is of that part of the wait.
-            let by_others = cause.root.first().is_some_and(|root| roots::is_of_others(root.category));
-            let what = if by_others { "what the application ran meanwhile" } else { "it" };
-            // What the cause is called is not said again of its place.
-            let named = |r: &RuntimePart| cause.name.starts_with(&format!("{} {}", r.of, r.does));
-            let first = FunctionPart { runtime: first.runtime.clone().filter(|r| !named(r)), ..first.clone() };
-            let clause = clause(what, &first, &self.options.runtimes);
-            cause.clauses.functions.push(clause);
-            if !cause.meanwhile.is_empty() {
-                cause.clauses.functions.push(meanwhile::clause(&cause.meanwhile));
-            }
-            cause.explanation = cause.clauses.sentence();
-        }
     }
 
     /// The call tree of the stacks of both cohorts, and the leaf of each stack.
@@ -399,17 +358,17 @@ impl Search<'_> {
     fn as_runtime(&self, cause: &mut Cause) {
         let owner = owner_of(cause, self.options.nesting).map(|runtime| (Category::Runtime, runtime));
         let Some((category, runtime)) = owner.or_else(|| waits_for(cause, self.options)) else { return };
-        cause.category = category;
         let subject = Subject::Runtime { of: runtime.of.clone(), does: runtime.does.clone() };
-        cause.name = names::base(&subject);
-        cause.subject = Some(subject);
-        cause.frames.clear();
-        cause.say(self.advisor.clauses(cause, &[], 0.0));
-        // What is advised of the application's own work does not help.
-        let advised = documented_fix(&runtime);
-        if cause.actions.is_empty() {
-            cause.steps = vec![advised];
-        }
+        let row = InPlaceOf {
+            category: std::mem::replace(&mut cause.category, category),
+            name: std::mem::replace(&mut cause.name, names::base(&subject)),
+            subject: cause.subject.replace(subject),
+            frames: std::mem::take(&mut cause.frames),
+            runtime,
+        };
+        cause.in_place_of = Some(row);
+        // That is known of the row's time.
+        cause.before_receive = None;
     }
 
     fn is_runtime_s_own(&self, tree: &Tree, node: usize) -> bool {
@@ -494,11 +453,6 @@ fn most_of(cause: &Cause, nesting: f64, counts: impl Fn(&FunctionPart, &RuntimeP
         }
     }
     shares.into_iter().find(|(_, share)| *share >= nesting).map(|(runtime, _)| runtime)
-}
-
-/// What the documentation of a runtime advises.
-fn documented_fix(runtime: &RuntimePart) -> Fix {
-    Fix::step(format!("{}: {} ({})", runtime.of, runtime.fix, runtime.documented))
 }
 
 /// Of each frame the first one in the same function. A frame is a place in a function, and what calls it is another place: without

@@ -1,72 +1,18 @@
 //! How functions are called: by the innermost one of the program itself, with the library's function beside it.
 //!
-//! In: a part of a cause's call tree. Out: [`FunctionPart`] with its names, a cause's sentence, and why there is no name.
+//! In: a part of a cause's call tree. Out: [`FunctionPart`] with its names.
 
 use tailsight_trace::samples::{FrameRow, JIT};
 
 use super::Search;
-use super::runtimes::Runtimes;
+use super::runtimes::Interpreter;
 use super::tree::{Scale, Tree};
-use crate::cause::{Category, Subject};
-use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, RuntimePart};
+use crate::model::{FunctionPart, RuntimePart};
 
 /// Of a part of the time below a function, what is known there is its name.
 const MOST_OF_IT: f64 = 0.8;
-/// Points of a hundred in the parts of a function's callees from which on they are said.
-const APART: f64 = 10.0;
 /// Of a function, the part of its time that makes what it calls the same.
 const ALL_OF_IT: f64 = 0.99;
-
-/// Why the first cause has no function and no place in the program, in a run with samples.
-pub(crate) fn missing(diagnosis: &Diagnosis) -> Option<String> {
-    let first = diagnosis.causes.iter().find(|c| c.category.is_named() && c.share > 0.0)?;
-    let told = !first.functions.is_empty() || first.root.iter().any(|root| !root.functions.is_empty());
-    if told || !is_in_target(first) {
-        return None;
-    }
-    let rank = first.rank;
-    let Some([n, _]) = first.samples else {
-        return Some(format!("no place in the program stands out in cause {rank}: its threads slept at many places"));
-    };
-    Some(match n {
-        0 if is_sleep(first) => format!(
-            "cause {rank} has no place in the program: its thread slept where an event loop waits for whatever comes (epoll_wait and such), or \
-             its stack was not read, which is done while it has a request in hand and where the code of the process is known"
-        ),
-        0 => format!(
-            "no function for cause {rank}: the clock met none of its time; record longer, or at a higher rate (record --sample 8000)"
-        ),
-        _ => {
-            let samples = if n == 1 { "the only sample".to_owned() } else { format!("the {n} samples") };
-            format!(
-                "no function stands out in {samples} of cause {rank}; record longer, or at a higher rate (record --sample 8000)"
-            )
-        }
-    })
-}
-
-/// Whether a cause is time in which the target's threads ran or slept in the program: of others, and of time after the program had given
-/// its reply away, no function of it is the cause.
-fn is_in_target(cause: &Cause) -> bool {
-    use Category as C;
-    matches!(
-        cause.category,
-        C::AppProcessing
-            | C::HolBlocking
-            | C::Runtime
-            | C::LockWait
-            | C::PoolWait
-            | C::BackendWait
-            | C::DiskWait
-            | C::Paging
-    )
-}
-
-fn is_sleep(cause: &Cause) -> bool {
-    use Category as C;
-    let waits = matches!(cause.category, C::LockWait | C::PoolWait | C::BackendWait | C::DiskWait);
-    waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::WaitFor { .. }))
-}
 
 /// A part of a cause's call tree with its names.
 pub(super) struct Named {
@@ -138,7 +84,7 @@ impl Search<'_> {
         let below = some.iter().rev().copied().find(|&n| number.is_some() && tree.node(n).frame == number);
         let interpreter = self.interpreter_of(&named, &whole).filter(|_| runtime.is_none());
         let part = FunctionPart {
-            name: interpreter.map_or_else(|| named.name(), |of| format!("{of}'s interpreter")),
+            name: interpreter.map_or_else(|| named.name(), |i| format!("{}'s interpreter", i.of)),
             inside: if interpreter.is_some() { Some(last.name()) } else { inside },
             caller: caller.filter(|_| interpreter.is_none()).map(FrameRow::name),
             between: named
@@ -146,7 +92,9 @@ impl Search<'_> {
                 .is_empty()
                 .then(|| [named.exported_before.clone(), named.exported_after.clone()])
                 .filter(|names| interpreter.is_none() && names.iter().all(|name| !name.is_empty())),
-            interpreter: interpreter.map(str::to_owned),
+            interpreter: interpreter.map(|i| i.of.clone()),
+            interpreter_tells_when: interpreter.and_then(|i| self.options.runtimes.tells_when(&i.of)),
+            waits_for_any: interpreter.is_none() && self.options.runtimes.is_idle(&named),
             module: named.module.clone(),
             build_id: named.build_id.clone(),
             source: named.source.clone(),
@@ -216,12 +164,11 @@ impl Search<'_> {
 
     /// The interpreter that ran a function of the program which was not recorded, if `named` is a function by which it runs any program, or
     /// one without a name in it.
-    fn interpreter_of(&self, named: &FrameRow, whole: &[&FrameRow]) -> Option<&str> {
+    fn interpreter_of(&self, named: &FrameRow, whole: &[&FrameRow]) -> Option<&Interpreter> {
         if self.tells(named) || whole.iter().any(|f| self.is_program_s(f)) {
             return None;
         }
-        let is = self.options.runtimes.interpreter_in(&named.module)?;
-        is.tells_when.as_ref().map(|_| is.of.as_str())
+        self.options.runtimes.interpreter_in(&named.module).filter(|is| is.tells_when.is_some())
     }
 }
 
@@ -257,53 +204,6 @@ fn without_result(name: &str) -> &str {
         *c == ' ' && open == 0
     });
     blank.map_or(name, |(at, _)| &name[at + 1..])
-}
-
-/// The clause of a cause's sentence that says what is known of the first function of `of`.
-pub(super) fn clause(of: &str, first: &FunctionPart, runtimes: &Runtimes) -> String {
-    let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
-    let (share, alone) = (percent(first.inclusive()), percent(first.share));
-    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
-    let between = |[before, after]: &[String; 2]| format!("without a name, between {before} and {after}");
-    let inside = match (&first.between, &first.inside) {
-        (Some(names), None) => format!(" ({})", between(names)),
-        (Some(names), Some(inside)) => format!(" ({}; in {})", between(names), without_arguments(inside)),
-        (None, Some(inside)) => format!(" (in {})", without_arguments(inside)),
-        (None, None) => String::new(),
-    };
-    let frame = FrameRow { function: first.name.clone(), module: first.module.clone(), ..FrameRow::default() };
-    let is_idle = runtimes.is_idle(&frame);
-    let how = match (first.how, first.chance) {
-        _ if first.waits && is_idle => "where its thread waits for whatever comes, for any task".to_owned(),
-        _ if first.waits => "where it waited".to_owned(),
-        (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
-        (FunctionHow::More, _) => "more time than in the reference".to_owned(),
-    };
-    // As much as it is, a few points of it make no other picture.
-    let rest = if share - alone >= APART {
-        format!(" ({:.0} % in functions that it called and that are listed, too)", share - alone)
-    } else {
-        String::new()
-    };
-    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}{rest}: {how}", without_arguments(&first.name));
-    if let Some(of) = &first.interpreter {
-        let tells = runtimes.interpreter(of).and_then(|i| i.tells_when.as_ref());
-        let how = tells.map_or_else(String::new, |how| format!("; {how}"));
-        out += &format!("; which function of the program it ran is not recorded{how}");
-    }
-    if let Some(r) = &first.runtime {
-        out += &format!("; there {} is {}", r.of, r.does);
-    }
-    out
-}
-
-/// How likely it is that no sample met a function, in words.
-fn by_chance(chance: Option<f64>) -> String {
-    match chance {
-        None => String::new(),
-        Some(p) if p < 0.001 => ", which chance alone does in less than 0.1 % of runs".to_owned(),
-        Some(p) => format!(", which chance alone does in {:.1} % of runs", p * 100.0),
-    }
 }
 
 /// Whether a frame's place means something outside of the process.
@@ -363,58 +263,5 @@ mod tests {
         assert!(is("clock_nanosleep", "libc.so.6") && is("std::sys::thread::unix::sleep", "server"));
         assert!(is("<core::slice::Iter<T> as Iterator>::next", "server") && is("std::sort<int*>", "server"));
         assert!(!is("server::fetch_profile", "server") && !is("stdio_loop", "server"));
-    }
-
-    /// "which the reference never ran" was said of a function that every request runs, and no sample had met.
-    #[test]
-    fn what_no_sample_met_is_not_said_never_to_run() {
-        let part = FunctionPart {
-            name: "render".into(),
-            share: 0.5,
-            how: FunctionHow::Unexpected,
-            chance: Some(0.042),
-            ..FunctionPart::default()
-        };
-        let says = |part: &FunctionPart| clause("it", part, &Runtimes::default());
-        assert_eq!(
-            says(&part),
-            "50 % of it in render: in no sample of the reference, which chance alone does in 4.2 % of runs"
-        );
-        assert!(says(&FunctionPart { chance: Some(1e-9), ..part.clone() }).ends_with("in less than 0.1 % of runs"));
-        let waits = FunctionPart { waits: true, chance: None, ..part };
-        assert!(says(&waits).ends_with("render: where it waited"), "{}", says(&waits));
-    }
-
-    /// nginx without symbols: 96 % was in `deflate`, which only the JSON had.
-    #[test]
-    fn a_function_without_a_name_is_said_with_the_library_s_that_it_called() {
-        let part = FunctionPart {
-            name: "nginx+0x96890".into(),
-            inside: Some("deflate".into()),
-            between: Some(["before".into(), "after".into()]),
-            share: 1.0,
-            ..FunctionPart::default()
-        };
-        let text = clause("it", &part, &Runtimes::default());
-        assert!(
-            text.starts_with("100 % of it in nginx+0x96890 (without a name, between before and after; in deflate): "),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn a_function_that_an_interpreter_ran_is_said_to_be_unknown() {
-        let part = FunctionPart {
-            name: "CPython's interpreter".into(),
-            inside: Some("_PyEval_EvalFrameDefault".into()),
-            interpreter: Some("CPython".into()),
-            share: 1.0,
-            ..FunctionPart::default()
-        };
-        assert_eq!(
-            clause("it", &part, &Runtimes::default()),
-            "100 % of it in CPython's interpreter (in _PyEval_EvalFrameDefault): more time than in the reference; which function of the \
-             program it ran is not recorded; CPython 3.12 or newer tells it when it is started with -X perf"
-        );
     }
 }

@@ -5,45 +5,14 @@
 
 use tailsight_lifetime::{Frame, LEGS, Leg, OwnerId, PathSpan, Role};
 
-use super::naming::clause;
-use super::runtimes::Runtimes;
-use super::{FunctionPart, InCohorts, InMessage, MOST_MESSAGES, Search, segment};
-use crate::advice::Advisor;
-use crate::advice::sentences::held;
-use crate::cause::{Category, Subject};
+use super::{InCohorts, InMessage, MOST_MESSAGES, Search, segment};
+use crate::cause::Subject;
 use crate::model::{Cause, Root};
 use crate::phases::root::HeldRoot;
 use crate::rows::classification::Classification;
 
 /// Where a message's part of a root goes: the message, the root, the cohort, the place among the cohort's messages.
 type Wanted = (u32, usize, usize, usize);
-
-/// Says the roots of the causes that are queues.
-pub(crate) fn say(causes: &mut [Cause], roots: &[Root], advisor: &Advisor<'_>, runtimes: &Runtimes) {
-    let first: Option<&FunctionPart> = roots.first().and_then(|root| root.functions.first());
-    for cause in causes.iter_mut().filter(|c| c.category == Category::HolBlocking && !c.root.is_empty()) {
-        // Its functions may have made it the runtime's.
-        cause.clauses.held = held(roots);
-        cause.root = roots.to_vec();
-        super::advise(cause, advisor);
-        if let Some(first) = first {
-            // What the thread did for the messages ahead is mostly what held those.
-            if cause.functions.first().is_none_or(|of_cause| of_cause.name != first.name) {
-                cause.clauses.functions.push(clause("what held those", first, runtimes));
-            }
-            let documented = first.runtime.as_ref().map(super::documented_fix);
-            if let Some(fix) = documented.filter(|fix| !cause.steps.contains(fix)) {
-                cause.steps.push(fix);
-            }
-        }
-        cause.explanation = cause.clauses.sentence();
-    }
-}
-
-/// Whether it is time in which others had the core, so that the target's thread ran no function.
-pub(super) fn is_of_others(category: Category) -> bool {
-    matches!(category, Category::Interference | Category::Steal)
-}
 
 impl Search<'_> {
     /// The roots, divided by functions.

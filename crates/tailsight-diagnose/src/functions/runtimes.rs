@@ -137,9 +137,9 @@ impl Runtimes {
         self.interpreter.iter().find(is)
     }
 
-    /// The interpreter of this name.
-    pub fn interpreter(&self, name: &str) -> Option<&Interpreter> {
-        self.interpreter.iter().find(|i| i.of == name)
+    /// How the interpreter of this name is made to tell the functions that it runs, where it can be.
+    pub fn tells_when(&self, name: &str) -> Option<String> {
+        self.interpreter.iter().find(|i| i.of == name)?.tells_when.clone()
     }
 
     /// Whether a function only waits for what its caller waits for.

@@ -1,14 +1,11 @@
 //! Where in the program the median messages wait.
 //!
-//! In: the rows of the median messages that have advice, and the places of their sleeps. Out: the same rows with functions; what a
+//! In: the rows of the median messages, and the places of their sleeps. Out: the same rows with functions; what a
 //! runtime is known to wait for there is the row's name and category, as it is a cause's.
 
 use tailsight_lifetime::{Frame, LEGS};
 
-use super::naming::clause;
 use super::{InMessage, Search};
-use crate::advice::{RowFacts, pathology};
-use crate::cause::Category;
 use crate::model::{Cause, Typical, TypicalRow};
 use crate::rows::classification::Classification;
 use crate::rows::profile::each_part;
@@ -19,7 +16,7 @@ impl Search<'_> {
     /// (latency, id).
     pub fn typical(&self, typical: &mut Typical, classification: &Classification<'_>, cohort: Vec<(u64, u32)>) {
         let function_of = self.functions();
-        let is_wait = |row: &&mut TypicalRow| row.category == Category::AppProcessing && !row.advice.is_empty();
+        let is_wait = |row: &&mut TypicalRow| row.is_large() && row.is_own_wait();
         for row in typical.rows.iter_mut().filter(is_wait) {
             let key = (row.leg, row.category, row.name.clone(), row.role);
             let of_message = |&(_, id): &(u64, u32)| {
@@ -49,11 +46,7 @@ impl Search<'_> {
             ..Cause::new(row.category, row.name.clone(), subject, vec![], row.role)
         };
         self.divide_by(&mut cause, messages, function_of, true);
-        let Some(first) = cause.functions.first() else { return };
-        let place = clause("it", first, &self.options.runtimes);
         (row.category, row.name, row.subject) = (cause.category, cause.name, cause.subject);
         row.functions = cause.functions;
-        // Such a row has waited in the program: for nothing that queues to be sent.
-        row.advice = pathology(row, &self.lifetimes.app, RowFacts { place: Some(&place), ..RowFacts::default() });
     }
 }

@@ -105,32 +105,30 @@ pub struct Cause {
     pub actions: Vec<Action>,
     /// One sentence in words for the terminal and the page.
     pub explanation: String,
-    /// Its parts, which become known one after the other. Not of a diagnosis that was read.
+    /// The frames of each of `paths`, outermost first. Not in the JSON, as all that follows: sentences and fixes rest on it.
     #[serde(skip)]
-    pub(crate) clauses: Clauses,
+    pub path_frames: Vec<Vec<NamedFrame>>,
+    /// The part of its time that was before the receive call, 0 to 1; known of a row of the comparison alone.
+    #[serde(skip)]
+    pub before_receive: Option<f64>,
+    /// The row in whose place it is reported, where the functions of that row made it a runtime's.
+    #[serde(skip)]
+    pub in_place_of: Option<InPlaceOf>,
 }
 
-/// The clauses of a cause's sentence, in their order.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Clauses {
-    /// What happened, how long it took, and how often.
-    pub(crate) happened: String,
-    /// What held the messages ahead; empty where that is not known.
-    pub(crate) held: String,
-    /// In which functions.
-    pub(crate) functions: Vec<String>,
-    /// How much of it rests on a guess; empty where nothing does.
-    pub(crate) guessed: String,
-    /// Whether most of its time was after the messages had been received.
-    pub(crate) received: bool,
-}
-
-impl Clauses {
-    /// The sentence.
-    pub(crate) fn sentence(&self) -> String {
-        let clauses = [&self.happened, &self.held].into_iter().chain(&self.functions).chain([&self.guessed]);
-        clauses.filter(|clause| !clause.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ")
-    }
+/// A row whose functions say that the time was a runtime's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InPlaceOf {
+    /// The row's category.
+    pub category: Category,
+    /// Its name.
+    pub name: String,
+    /// Who or what that is.
+    pub subject: Option<Subject>,
+    /// What of it.
+    pub frames: Vec<NamedFrame>,
+    /// What the runtime did.
+    pub runtime: RuntimePart,
 }
 
 /// What was done while messages waited for it.
@@ -202,6 +200,12 @@ pub struct FunctionPart {
     /// The interpreter that ran some function of the program there, which was not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<String>,
+    /// How that interpreter is made to tell its functions, where it can be. Not in the JSON.
+    #[serde(skip)]
+    pub interpreter_tells_when: Option<String>,
+    /// Whether a runtime waits there for whatever comes for any of its tasks. Not in the JSON.
+    #[serde(skip)]
+    pub waits_for_any: bool,
     /// What a runtime does there, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<RuntimePart>,
@@ -424,16 +428,25 @@ impl Cause {
             steps: vec![],
             actions: vec![],
             explanation: String::new(),
-            clauses: Clauses::default(),
+            path_frames: vec![],
+            before_receive: None,
+            in_place_of: None,
         }
     }
 
-    /// Says the cause in these clauses.
-    pub(crate) fn say(&mut self, clauses: Clauses) {
-        self.explanation = clauses.sentence();
-        self.clauses = clauses;
+    /// Whether most of its time was before the receive call.
+    pub fn is_before_receive(&self) -> bool {
+        self.before_receive.is_some_and(|before| before >= MOST)
+    }
+
+    /// Whether most of it was after that.
+    pub fn is_received(&self) -> bool {
+        self.before_receive.is_some_and(|before| before <= 1.0 - MOST)
     }
 }
+
+/// The part of a cause's time on one side of the receive call that is most of it.
+const MOST: f64 = 0.8;
 
 titled! {
     Cause: |cause| &cause.frames;

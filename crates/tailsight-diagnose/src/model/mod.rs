@@ -1,6 +1,7 @@
 //! The diagnosis as data: exactly the JSON contract (`diagnose --json`, schema 1). All times are integer ns.
 
 mod causes;
+mod circumstances;
 mod fixes;
 pub mod ideal;
 
@@ -12,11 +13,13 @@ use tailsight_lifetime::{Context, Incomplete, Leg, Role};
 
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
+use crate::glob;
 
-pub(crate) use causes::Clauses;
 pub use causes::{
-    Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, MeanwhilePart, Root, RuntimePart, Who,
+    Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, InPlaceOf, MeanwhilePart, Root,
+    RuntimePart, Who,
 };
+pub use circumstances::{Circumstances, EstimatedCost};
 pub use fixes::{Fix, NextStep};
 
 /// What was found out about a run.
@@ -114,14 +117,9 @@ pub struct Diagnosis {
     /// Those as data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next_steps: Vec<NextStep>,
-}
-
-impl Diagnosis {
-    /// Writes fixes and next steps in lines, from the data.
-    pub(crate) fn write_lines(&mut self) {
-        self.causes.iter_mut().for_each(|cause| cause.fix = cause.steps.iter().map(Fix::to_string).collect());
-        self.next = self.next_steps.iter().map(NextStep::to_string).collect();
-    }
+    /// What its words rest on beside all this. Not in the JSON.
+    #[serde(skip)]
+    pub circumstances: Circumstances,
 }
 
 /// What a rule for sleeps decided of the focus (docs/rules.md).
@@ -270,6 +268,9 @@ pub struct Typical {
     pub mean_ns: u64,
     /// Where it went, largest first; the rows sum to `mean_ns`.
     pub rows: Vec<TypicalRow>,
+    /// How long the median reply waited in the socket or the queueing discipline, ns. Not in the JSON.
+    #[serde(skip)]
+    pub queued_ns: u64,
 }
 
 /// One row of a profile.
@@ -299,7 +300,27 @@ pub struct TypicalRow {
     /// What is known to cause such a row, and what to do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub advice: Vec<String>,
+    /// Whether it is a wait for a server that most messages ask beside others. Not in the JSON.
+    #[serde(skip)]
+    pub asked_in_parallel: bool,
 }
+
+impl TypicalRow {
+    /// Whether so much of a median message is in it that it is worth a look.
+    pub fn is_large(&self) -> bool {
+        self.share >= LARGE
+    }
+
+    /// Whether it is a wait of the application's own, of which the kernel does not show what it is for.
+    pub fn is_own_wait(&self) -> bool {
+        self.category == Category::AppProcessing && OWN_WAITS.iter().any(|name| glob::matches(name, &self.name))
+    }
+}
+
+/// A row that has less of a median message is not looked into.
+const LARGE: f64 = 0.1;
+/// What waits of the application's own are called.
+const OWN_WAITS: [&str; 4] = ["waits in*", "*sleep", "own-timer*", "peer-wait*"];
 
 /// One of the slowest messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

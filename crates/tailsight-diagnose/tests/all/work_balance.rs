@@ -26,11 +26,17 @@ fn ran(receiver_us: u64, other_us: u64) -> Work {
     Work { threads: vec![thread], others_ns: other_us * 1_000, ..Work::default() }
 }
 
+/// The diagnosis with what the threads ran.
+fn check(diagnosis: &mut Diagnosis, work: &Work) {
+    work_balance::set_ran(diagnosis, work);
+    tailsight_diagnose::advice::fill(diagnosis, &options(), &RecordingFacts::default());
+}
+
 #[test]
 fn more_own_work_than_the_threads_ran_is_said_of_each_cause_that_is_own_work() {
     let mut diagnosis = diagnosed();
     let before = diagnosis.notes.len();
-    work_balance::check(&mut diagnosis, &ran(60_000, 60_000));
+    check(&mut diagnosis, &ran(60_000, 60_000));
     let balance = diagnosis.work.unwrap();
     // 109 us on average, of 40.
     assert_eq!((balance.own_ns / 1_000, balance.ran_ns), (109, 40_000));
@@ -52,7 +58,7 @@ fn work_of_threads_that_received_nothing_counts() {
         d.notes.iter().chain(d.causes.iter().map(|cause| &cause.explanation)).cloned().collect::<Vec<_>>()
     };
     let before = said(&diagnosis);
-    work_balance::check(&mut diagnosis, &ran(60_000, 300_000));
+    check(&mut diagnosis, &ran(60_000, 300_000));
     assert!(!diagnosis.work.unwrap().is_contradiction());
     assert_eq!(said(&diagnosis), before);
 }

@@ -12,7 +12,7 @@ use tailsight_diagnose::model::TypicalRow;
 use tailsight_diagnose::phases::overlaps::Ahead;
 use tailsight_diagnose::rows::classification::Classification;
 use tailsight_diagnose::show::{Usual, marks};
-use tailsight_diagnose::typical::row_of;
+use tailsight_diagnose::typical::{row, row_of};
 use tailsight_diagnose::{Category, Titled};
 use tailsight_lifetime::{Context, LEGS, Leg, Message, PathSpan, Role};
 use tailsight_trace::samples::{FrameRow, SampleRow, kind};
@@ -132,19 +132,7 @@ impl<'a> Timelines<'a> {
             .rows
             .iter()
             .map(|((leg, category, name, role), (_, subject))| {
-                let row = TypicalRow {
-                    category: *category,
-                    name: name.clone(),
-                    subject: Some(subject.clone()),
-                    role: *role,
-                    leg: *leg,
-                    mean_ns: 0,
-                    share: 0.0,
-                    guessed: None,
-                    functions: vec![],
-                    advice: vec![],
-                };
-                self.key(row)
+                self.key(row((*leg, *category, name.clone(), *role), subject.clone(), 0, 0.0))
             })
             .collect()
     }
@@ -236,18 +224,7 @@ impl Maker<'_> {
         let key = match self.ids.keys.get(&(leg_of, category, name.clone(), role)) {
             Some(&key) => key,
             None => {
-                let row = TypicalRow {
-                    category,
-                    name: name.clone(),
-                    subject: Some(subject),
-                    role,
-                    leg: leg_of,
-                    mean_ns: 0,
-                    share: 0.0,
-                    guessed: None,
-                    functions: vec![],
-                    advice: vec![],
-                };
+                let row = row((leg_of, category, name.clone(), role), subject, 0, 0.0);
                 self.out.keys.push(self.timelines.key(row));
                 self.ids.keys.insert((leg_of, category, name, role), self.out.keys.len() - 1);
                 self.out.keys.len() - 1

@@ -1,0 +1,270 @@
+//! Functions in sentences: where a cause's time was, what was done meanwhile, and why no function is named.
+//!
+//! In: a [`Cause`] with its functions. Out: clauses of its sentence, and a note.
+
+use tailsight_lifetime::Doing;
+
+use crate::cause::{Category, Subject};
+use crate::functions::without_arguments;
+use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, MeanwhilePart, RuntimePart};
+
+/// Points of a hundred in the parts of a function's callees from which on they are said.
+const APART: f64 = 10.0;
+
+/// What is known of a cause's first function, of what was done meanwhile, and of the first function of what held the messages ahead.
+pub fn clauses(cause: &Cause) -> Vec<String> {
+    let own = cause.functions.first();
+    let held = cause.root.first().and_then(|root| root.functions.first());
+    // What the thread did for the messages ahead is mostly what held those.
+    let held = held.filter(|held| own.is_none_or(|own| own.name != held.name));
+    let meanwhile = own.filter(|_| !cause.meanwhile.is_empty()).map(|_| meanwhile(&cause.meanwhile));
+    let held = held.map(|held| clause("what held those", held));
+    own.map(|own| of_cause(cause, own)).into_iter().chain(meanwhile).chain(held).collect()
+}
+
+fn of_cause(cause: &Cause, first: &FunctionPart) -> String {
+    // While others held the messages ahead the application ran nothing: no sample is of that part of the wait.
+    let by_others = cause.root.first().is_some_and(|root| is_of_others(root.category));
+    let what = if by_others { "what the application ran meanwhile" } else { "it" };
+    // What the cause is called is not said again of its place.
+    let is_named = |r: &RuntimePart| cause.name.starts_with(&format!("{} {}", r.of, r.does));
+    clause(what, &FunctionPart { runtime: first.runtime.clone().filter(|r| !is_named(r)), ..first.clone() })
+}
+
+/// Whether it is time in which others had the core, so that the target's thread ran no function.
+fn is_of_others(category: Category) -> bool {
+    matches!(category, Category::Interference | Category::Steal)
+}
+
+/// What is known of the first function of `of`.
+pub fn clause(of: &str, first: &FunctionPart) -> String {
+    let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
+    let (share, alone) = (percent(first.inclusive()), percent(first.share));
+    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
+    let between = |[before, after]: &[String; 2]| format!("without a name, between {before} and {after}");
+    let inside = match (&first.between, &first.inside) {
+        (Some(names), None) => format!(" ({})", between(names)),
+        (Some(names), Some(inside)) => format!(" ({}; in {})", between(names), without_arguments(inside)),
+        (None, Some(inside)) => format!(" (in {})", without_arguments(inside)),
+        (None, None) => String::new(),
+    };
+    let how = match (first.how, first.chance) {
+        _ if first.waits && first.waits_for_any => "where its thread waits for whatever comes, for any task".to_owned(),
+        _ if first.waits => "where it waited".to_owned(),
+        (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
+        (FunctionHow::More, _) => "more time than in the reference".to_owned(),
+    };
+    // As much as it is, a few points of it make no other picture.
+    let rest = if share - alone >= APART {
+        format!(" ({:.0} % in functions that it called and that are listed, too)", share - alone)
+    } else {
+        String::new()
+    };
+    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}{rest}: {how}", without_arguments(&first.name));
+    if first.interpreter.is_some() {
+        let how = first.interpreter_tells_when.as_ref().map_or_else(String::new, |how| format!("; {how}"));
+        out += &format!("; which function of the program it ran is not recorded{how}");
+    }
+    if let Some(r) = &first.runtime {
+        out += &format!("; there {} is {}", r.of, r.does);
+    }
+    out
+}
+
+/// How likely it is that no sample met a function, in words.
+fn by_chance(chance: Option<f64>) -> String {
+    match chance {
+        None => String::new(),
+        Some(p) if p < 0.001 => ", which chance alone does in less than 0.1 % of runs".to_owned(),
+        Some(p) => format!(", which chance alone does in {:.1} % of runs", p * 100.0),
+    }
+}
+
+/// What was done meanwhile by the task that ended the wait.
+fn meanwhile(parts: &[MeanwhilePart]) -> String {
+    let share = |part: &MeanwhilePart| format!("{:.0} %", part.share * 100.0);
+    if parts.iter().all(|part| part.doing == Doing::TimeCame) {
+        let percent = parts.iter().map(|part| part.share).sum::<f64>() * 100.0;
+        return format!("no task ended the wait: the time had come until which it was to last ({percent:.0} %)");
+    }
+    // Of goroutines only the end of a wait is told.
+    if parts.iter().all(|part| part.doing == Doing::NotKnown) {
+        let ended = |part: &MeanwhilePart| format!("{} ({})", part.function, share(part));
+        let places: Vec<String> = parts.iter().filter(|part| !part.function.is_empty()).map(ended).collect();
+        return format!("the task that was waited for ended the wait in {}", places.join(", "));
+    }
+    let did = |doing: Doing| match doing {
+        Doing::Runs => "ran",
+        Doing::HasNoCore => "was stopped in the middle of its work, because its thread had no core,",
+        Doing::SleepsInCall => "slept in a system call",
+        Doing::IsReady => "was ready to run, and no thread ran it",
+        Doing::Sleeps => "slept until a time",
+        Doing::Waits => "waited",
+        Doing::WaitsOutside => "waited for what came from outside (a socket, or a thread that runs no tasks)",
+        Doing::TimeCame => "was not there, and the wait lasted until a time",
+        Doing::NotKnown => "did something that was not recorded",
+    };
+    let said = |part: &MeanwhilePart| {
+        let place = match (&part.function, part.doing) {
+            (function, _) if function.is_empty() => String::new(),
+            (function, Doing::NotKnown) => format!(" before it ended the wait in {function}"),
+            (function, _) => format!(" in {function}"),
+        };
+        let did = match (&part.server, &part.runtime) {
+            (Some(server), _) => format!("waited for {server}"),
+            (None, Some(runtime)) => format!("waited ({runtime})"),
+            (None, None) => did(part.doing).to_owned(),
+        };
+        format!("{did}{place} ({})", share(part))
+    };
+    format!("the task that ended the wait meanwhile {}", parts.iter().map(said).collect::<Vec<_>>().join(", "))
+}
+
+/// Why the first cause has no function and no place in the program, in a run with samples.
+pub fn missing(diagnosis: &Diagnosis) -> Option<String> {
+    if diagnosis.circumstances.has_samples[0] != Some(true) {
+        return None;
+    }
+    let first = diagnosis.causes.iter().find(|c| c.category.is_named() && c.share > 0.0)?;
+    let told = !first.functions.is_empty() || first.root.iter().any(|root| !root.functions.is_empty());
+    if told || !is_in_target(first) {
+        return None;
+    }
+    let rank = first.rank;
+    let Some([n, _]) = first.samples else {
+        return Some(format!("no place in the program stands out in cause {rank}: its threads slept at many places"));
+    };
+    Some(match n {
+        0 if is_sleep(first) => format!(
+            "cause {rank} has no place in the program: its thread slept where an event loop waits for whatever comes (epoll_wait and such), or \
+             its stack was not read, which is done while it has a request in hand and where the code of the process is known"
+        ),
+        0 => format!(
+            "no function for cause {rank}: the clock met none of its time; record longer, or at a higher rate (record --sample 8000)"
+        ),
+        _ => {
+            let samples = if n == 1 { "the only sample".to_owned() } else { format!("the {n} samples") };
+            format!(
+                "no function stands out in {samples} of cause {rank}; record longer, or at a higher rate (record --sample 8000)"
+            )
+        }
+    })
+}
+
+/// Whether a cause is time in which the target's threads ran or slept in the program: of others, and of time after the program had given
+/// its reply away, no function of it is the cause.
+fn is_in_target(cause: &Cause) -> bool {
+    use Category as C;
+    matches!(
+        cause.category,
+        C::AppProcessing
+            | C::HolBlocking
+            | C::Runtime
+            | C::LockWait
+            | C::PoolWait
+            | C::BackendWait
+            | C::DiskWait
+            | C::Paging
+    )
+}
+
+fn is_sleep(cause: &Cause) -> bool {
+    use Category as C;
+    let waits = matches!(cause.category, C::LockWait | C::PoolWait | C::BackendWait | C::DiskWait);
+    waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::WaitFor { .. }))
+}
+
+/// That one of two compared runs has no samples, so that causes are not divided by functions.
+pub fn only_one_sampled(diagnosis: &Diagnosis) -> Option<String> {
+    let which = match diagnosis.circumstances.has_samples {
+        [Some(true), Some(false)] => "the run that it is compared with",
+        [Some(false), Some(true)] => "this run",
+        _ => return None,
+    };
+    Some(format!("no functions: {which} has no samples; record both without --sample off"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "which the reference never ran" was said of a function that every request runs, and no sample had met.
+    #[test]
+    fn what_no_sample_met_is_not_said_never_to_run() {
+        let part = FunctionPart {
+            name: "render".into(),
+            share: 0.5,
+            how: FunctionHow::Unexpected,
+            chance: Some(0.042),
+            ..FunctionPart::default()
+        };
+        let says = |part: &FunctionPart| clause("it", part);
+        assert_eq!(
+            says(&part),
+            "50 % of it in render: in no sample of the reference, which chance alone does in 4.2 % of runs"
+        );
+        assert!(says(&FunctionPart { chance: Some(1e-9), ..part.clone() }).ends_with("in less than 0.1 % of runs"));
+        let waits = FunctionPart { waits: true, chance: None, ..part };
+        assert!(says(&waits).ends_with("render: where it waited"), "{}", says(&waits));
+    }
+
+    /// nginx without symbols: 96 % was in `deflate`, which only the JSON had.
+    #[test]
+    fn a_function_without_a_name_is_said_with_the_library_s_that_it_called() {
+        let part = FunctionPart {
+            name: "nginx+0x96890".into(),
+            inside: Some("deflate".into()),
+            between: Some(["before".into(), "after".into()]),
+            share: 1.0,
+            ..FunctionPart::default()
+        };
+        let text = clause("it", &part);
+        assert!(
+            text.starts_with("100 % of it in nginx+0x96890 (without a name, between before and after; in deflate): "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_function_that_an_interpreter_ran_is_said_to_be_unknown() {
+        let part = FunctionPart {
+            name: "CPython's interpreter".into(),
+            inside: Some("_PyEval_EvalFrameDefault".into()),
+            interpreter: Some("CPython".into()),
+            interpreter_tells_when: Some("CPython 3.12 or newer tells it when it is started with -X perf".into()),
+            share: 1.0,
+            ..FunctionPart::default()
+        };
+        assert_eq!(
+            clause("it", &part),
+            "100 % of it in CPython's interpreter (in _PyEval_EvalFrameDefault): more time than in the reference; which function of the \
+             program it ran is not recorded; CPython 3.12 or newer tells it when it is started with -X perf"
+        );
+    }
+
+    #[test]
+    fn what_was_done_meanwhile_is_said_with_its_place_and_for_how_much() {
+        let part = |doing, function: &str, share| MeanwhilePart {
+            doing,
+            function: function.into(),
+            runtime: None,
+            server: None,
+            share,
+        };
+        let parts = [part(Doing::Sleeps, "shop::compact", 0.79), part(Doing::Runs, "", 0.2)];
+        assert_eq!(
+            meanwhile(&parts),
+            "the task that ended the wait meanwhile slept until a time in shop::compact (79 %), ran (20 %)"
+        );
+        let ended = [part(Doing::NotKnown, "main.refresh", 0.97), part(Doing::NotKnown, "", 0.03)];
+        assert_eq!(meanwhile(&ended), "the task that was waited for ended the wait in main.refresh (97 %)");
+        let until = "no task ended the wait: the time had come until which it was to last (98 %)";
+        assert_eq!(meanwhile(&[part(Doing::TimeCame, "", 0.98)]), until);
+        let server = Some("ledger (10.0.0.7:9000)".to_owned());
+        let asked = [MeanwhilePart { server, ..part(Doing::WaitsOutside, "shop::charge", 0.9) }];
+        assert_eq!(
+            meanwhile(&asked),
+            "the task that ended the wait meanwhile waited for ledger (10.0.0.7:9000) in shop::charge (90 %)"
+        );
+    }
+}

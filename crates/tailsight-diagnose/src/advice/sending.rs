@@ -1,0 +1,108 @@
+//! What a reader should know of the way out: where the transmit leg begins, replies in parts, and what was lost.
+//!
+//! In: a [`Diagnosis`]. Out: notes.
+
+use tailsight_lifetime::{Leg, send_entry};
+
+use crate::model::{Circumstances, Diagnosis};
+
+/// Of how many pushes to a message it is worth a word that they may be parts of replies: one in a hundred.
+const PUSHES_NOTED: u64 = 100;
+
+/// What was made of sends that came after a reply and other work.
+fn parts_of_replies(circumstances: &Circumstances, pushes: u64) -> Option<String> {
+    let continued = circumstances.continued_replies;
+    if continued > 0 {
+        let replies = if continued == 1 { "1 reply goes".into() } else { format!("{continued} replies go") };
+        let means = if circumstances.framing.is_some() { "" } else { " (told by when the client asks next)" };
+        return Some(format!(
+            "{replies} on after the thread had turned to other work{means}: the service leg lasts until the last part \
+             is sent"
+        ));
+    }
+    (pushes > 0 && pushes * PUSHES_NOTED >= circumstances.messages).then(|| {
+        let tells = if circumstances.is_readable { ": `tailsight record --protocol` tells" } else { "" };
+        format!(
+            "{pushes} sends to clients came after a reply and other work, and count as sent unasked; if they are parts \
+             of replies, the messages took longer than this{tells}"
+        )
+    })
+}
+
+/// What a reader should know of the way out.
+pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {
+    let mut out = Vec::new();
+    if matches!(diagnosis.leg, Leg::Transmit | Leg::Total) {
+        for (protocol, source) in &diagnosis.send_entry {
+            let protocol = protocol.to_uppercase();
+            out.extend(match source.as_str() {
+                send_entry::DRIVER => Some(format!(
+                    "transmit (from the driver: {protocol}): no hook saw the start of a send, so the leg begins with \
+                     the \
+                     first byte at the driver; the time before is in the service leg"
+                )),
+                send_entry::QUEUE => Some(format!(
+                    "transmit (from the queueing discipline: {protocol}): no hook saw the start of a send, so the leg \
+                     begins there; the time before is in the service leg"
+                )),
+                send_entry::CGROUP => Some(format!(
+                    "transmit ({protocol}): begins with the send call on sockets that are not connected, on others at \
+                     the \
+                     driver"
+                )),
+                _ => None,
+            });
+        }
+    }
+    let counts = &diagnosis.circumstances;
+    let pushes = diagnosis.sent.as_ref().and_then(|sent| sent.pushes.as_ref());
+    out.extend(parts_of_replies(counts, pushes.map_or(0, |pushes| pushes.calls)));
+    if counts.retransmitted > 0 {
+        let times = if counts.retransmitted == 1 { "once".into() } else { format!("{} times", counts.retransmitted) };
+        out.push(format!(
+            "a segment of what it sent was lost and sent again {times}: its client waited longer than the transmit leg, \
+             which ends with the first hand-over to the driver"
+        ));
+    }
+    if counts.dropped > 0 {
+        let packets = if counts.dropped == 1 { "packet" } else { "packets" };
+        out.push(format!("this host dropped {} outgoing {packets} of its replies", counts.dropped));
+    }
+    if counts.numa_moves > 0 {
+        out.push(format!(
+            "NUMA balancing moved its threads to other cores {} times (sysctl kernel.numa_balancing=0 stops that)",
+            counts.numa_moves
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_of_sends_after_a_reply_is_said() {
+        let with = |continued_replies, messages, pushes, protocol: bool| {
+            let framing = protocol.then(Default::default);
+            let run = Circumstances { continued_replies, messages, framing, is_readable: true, ..Default::default() };
+            parts_of_replies(&run, pushes)
+        };
+        assert_eq!(with(0, 300, 2, false), None, "less than one in a hundred");
+        let pushes = with(0, 300, 3, false).expect("a note");
+        assert!(
+            pushes.starts_with("3 sends to clients came after a reply") && pushes.contains("--protocol"),
+            "{pushes}"
+        );
+        let in_tls = Circumstances { messages: 3, ..Circumstances::default() };
+        let in_tls = parts_of_replies(&in_tls, 1).expect("a note");
+        assert!(!in_tls.contains("--protocol"), "no protocol is read in TLS: {in_tls}");
+        let parsed = with(2, 2, 0, true).expect("a note");
+        assert!(parsed.starts_with("2 replies go on after the thread had turned to other work: "), "{parsed}");
+        let guessed = with(1, 1, 9, false).expect("a note");
+        assert!(
+            guessed.starts_with("1 reply goes on") && guessed.contains("told by when the client asks next"),
+            "{guessed}"
+        );
+    }
+}
