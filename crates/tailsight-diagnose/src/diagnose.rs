@@ -7,7 +7,6 @@ use std::sync::Mutex;
 use tailsight_lifetime::{Context, Leg, Lifetimes, Message, NamedFrame, OwnerId, PathPart, PathSpan, Role, Rule};
 use tailsight_trace::samples::Samples;
 
-use crate::advice;
 use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How, Subject, names};
 use crate::circumstances;
@@ -128,7 +127,6 @@ pub fn diagnose_with(
     if let Some(typical) = &mut diagnosis.typical {
         analysis.typical(typical);
     }
-    advice::fill(&mut diagnosis, options, facts);
     Ok((diagnosis, analysis.cause_of(&cause_of_row)))
 }
 
@@ -145,9 +143,7 @@ pub fn overview(
 ) -> Result<Diagnosis, Error> {
     let selection = Selection::of(&lifetimes.messages, options);
     let summary = Summary::new(lifetimes, &lifetimes.messages, (options, &selection), facts)?;
-    let mut diagnosis = Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) };
-    advice::fill(&mut diagnosis, options, facts);
-    Ok(diagnosis)
+    Ok(Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) })
 }
 
 /// The results about a run's messages that need no comparison.

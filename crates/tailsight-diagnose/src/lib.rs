@@ -12,7 +12,8 @@
 //! 5. [`rows`] groups by category and name, applies the nesting rule, folds small rows and rounds exactly.
 //! 6. [`rows::attribution`] and [`rows::bootstrap`] compute hits, evidence, coverage and intervals.
 //! 7. [`phases`] determines which phase of the method found each cause, and how.
-//! 8. [`advice`] adds sentences and fixes. Until then a cause is data ([`cause`]).
+//!
+//! A cause is data ([`cause`]), and its words are empty: tailsight-advice fills them in last.
 //!
 //! Which messages these steps look into is known before the first of them, from the messages' stages: the others need no parts
 //! ([`Selection`]).
@@ -20,7 +21,6 @@
 //! The rows sum to the mean of the focus minus the mean of the reference; time without an owner is the row `unexplained`. Also here:
 //! where a median message spends its time ([`typical`]), stages of messages ([`stages`]), and single messages ([`show`]).
 
-pub mod advice;
 pub mod categories;
 pub mod cause;
 mod circumstances;
@@ -46,7 +46,6 @@ pub mod typical;
 mod usual;
 pub mod work_balance;
 
-pub use advice::limiting_hooks;
 pub use categories::CategoryTable;
 pub use cause::Category;
 pub use cause::names::Titled;

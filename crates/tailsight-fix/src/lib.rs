@@ -9,7 +9,6 @@
 //! (docs/principles.md). A process is changed only if its id, start time and name are still the same.
 
 mod apply;
-mod change;
 mod cpus;
 mod error;
 mod live;
@@ -21,7 +20,6 @@ mod system;
 mod undo;
 
 pub use apply::{About, Applied, apply};
-pub use change::{Change, Limit};
 pub use error::Error;
 pub use live::Live;
 pub use place::{Attribute, Place, Setting};
@@ -29,4 +27,5 @@ pub use plan::{Identity, Origin, Plan, Step, plan, runs_anything};
 pub use state::{Entry, Record, State};
 pub use store::{FileStore, Journal, Store, default_folder};
 pub use system::{System, Task};
+pub use tailsight_diagnose::model::{Change, Limit};
 pub use undo::{Put, UndoResult, undo};

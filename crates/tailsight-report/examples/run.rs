@@ -46,7 +46,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let beside =
         Inputs { path: Some(&path), against: other.as_ref().map(|(name, run)| (*name, run)), ..Inputs::default() };
     let lifetimes = &analysis.lifetimes;
-    let (diagnosis, causes) = diagnose_with(lifetimes, &options, &facts, &beside)?;
+    let (mut diagnosis, causes) = diagnose_with(lifetimes, &options, &facts, &beside)?;
+    tailsight_advice::fill(&mut diagnosis, &options, &facts);
     let style = terminal::Style { color: false, width };
     print!("{}", terminal::diagnosis_of(&diagnosis, Some(meta), &style));
     print!("{}", terminal::more(&diagnosis, &style));

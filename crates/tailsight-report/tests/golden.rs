@@ -32,7 +32,10 @@ fn diagnosed(analysis: &Analysis, leg: Leg) -> (Diagnosis, CauseOf) {
     let path = |id, leg, _: PathPart<'_>| analysis.path(id, leg);
     let beside = Inputs { path: Some(&path), ..Inputs::default() };
     let facts = RecordingFacts { run: "run".into(), cpus: Some(2), ..RecordingFacts::default() };
-    diagnose_with(&analysis.lifetimes, &options, &facts, &beside).expect("enough messages")
+    let (mut diagnosis, causes) =
+        diagnose_with(&analysis.lifetimes, &options, &facts, &beside).expect("enough messages");
+    tailsight_advice::fill(&mut diagnosis, &options, &facts);
+    (diagnosis, causes)
 }
 
 /// Without system-call hooks the call around a send is not seen, and its time was the application's own.

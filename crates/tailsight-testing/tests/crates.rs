@@ -62,6 +62,16 @@ fn nothing_of_the_product_needs_the_lab_or_the_benchmarks() {
     assert!(ways.is_empty(), "{ways:?}");
 }
 
+/// Facts first, words last: what computes needs nothing of what words it, nor of what changes a host.
+#[test]
+fn the_diagnosis_needs_neither_words_nor_fixes() {
+    let graph = workspace();
+    for above in ["tailsight-advice", "tailsight-fix", "tailsight-report"] {
+        assert!(graph.contains_key(above), "{above} is no member of the workspace");
+        assert_eq!(way(&graph, "tailsight-diagnose", above), None);
+    }
+}
+
 /// What the binary builds with these features, by name, whatever builds it in turn.
 fn built(features: &[&str]) -> BTreeSet<String> {
     let mut cargo = Command::new(env!("CARGO"));
@@ -127,7 +137,7 @@ fn what_computes_reads_and_writes_nothing() {
         }
     }
     let mut offences = Vec::new();
-    for name in ["kernel", "lifetime", "diagnose", "report", "ideal", "stats", "protocol", "units"] {
+    for name in ["kernel", "lifetime", "diagnose", "advice", "report", "ideal", "stats", "protocol", "units"] {
         let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tailsight-{name}/src"));
         assert!(sources.is_dir(), "{}", sources.display());
         look(&sources, &mut offences);

@@ -168,7 +168,7 @@ fn a_category_is_at_all_of_its_places() {
 
     let rules = text("crates/tailsight-diagnose/data/categories.toml", ".toml");
     let runtimes = text("crates/tailsight-diagnose/data/runtimes.toml", ".toml");
-    let advice = text("crates/tailsight-diagnose/data/advice.toml", ".toml");
+    let advice = text("crates/tailsight-advice/data/advice.toml", ".toml");
     let tests = text("crates/tailsight-diagnose/tests/all", ".rs");
     let (page, examples) = (text("docs/categories.md", ".md"), text("docs/reading-the-output.md", ".md"));
     let mut missing = lacking(
@@ -178,7 +178,7 @@ fn a_category_is_at_all_of_its_places() {
                 rules.contains(&format!("category = \"{id}\"\n"))
                     || runtimes.contains(&format!("waits_are = \"{id}\"\n"))
             }),
-            place("its words in tailsight-diagnose/data/advice.toml", |id| advice.contains(&format!("\n[{id}]\n"))),
+            place("its words in tailsight-advice/data/advice.toml", |id| advice.contains(&format!("\n[{id}]\n"))),
             place("a test in tailsight-diagnose/tests/all", |id| tests.contains(&format!("\"{id}\""))),
             place("docs/categories.md", |id| page.contains(&format!("\n| `{id}` | "))),
             place("an example in docs/reading-the-output.md", |id| examples.contains(&format!("\n| `{id}` | "))),

@@ -292,17 +292,16 @@ pub fn diagnose_selected(
         let diagnosed = tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs);
         (diagnosed, served.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
-    match diagnosed {
+    let (mut diagnosis, causes) = match diagnosed {
         // Causes cannot be said; all the rest can.
         Err(why @ Error::NotEnough { .. }) => {
-            Ok((tailsight_diagnose::overview(lifetimes, options, &facts, &why)?, CauseOf::new()))
+            (tailsight_diagnose::overview(lifetimes, options, &facts, &why)?, CauseOf::new())
         }
         diagnosed => {
             let (mut diagnosis, causes) = diagnosed?;
             let (work, of_run) = served.unzip();
             if let Some(work) = work {
                 tailsight_diagnose::work_balance::set_ran(&mut diagnosis, &work);
-                tailsight_diagnose::advice::fill(&mut diagnosis, options, &facts);
             }
             if let Some(of_run) = of_run.flatten() {
                 tailsight_ideal::fill(&mut diagnosis, &opened.analysis, &causes, of_run);
@@ -310,9 +309,11 @@ pub fn diagnose_selected(
             if let Some(more) = &mut diagnosis.more {
                 more.settings = settings(&opened.run.meta);
             }
-            Ok((diagnosis, causes))
+            (diagnosis, causes)
         }
-    }
+    };
+    tailsight_advice::fill(&mut diagnosis, options, &facts);
+    Ok((diagnosis, causes))
 }
 
 /// The settings of the host that messages can have met: those of interfaces by which none came say nothing of them.
@@ -345,7 +346,8 @@ pub fn diagnose_without(opened: &Opened, options: &Options, names: &[Named]) -> 
         at_their_times: Some(&opened.analysis.lifetimes.messages),
         selection: None,
     };
-    let (peeled, _) = tailsight_diagnose::diagnose_with(&lifetimes, options, &facts, &inputs)?;
+    let (mut peeled, _) = tailsight_diagnose::diagnose_with(&lifetimes, options, &facts, &inputs)?;
+    tailsight_advice::fill(&mut peeled, options, &facts);
     Ok(Diagnosis { without: Some(without), ..peeled })
 }
 
@@ -404,7 +406,7 @@ mod tests {
     #[test]
     fn what_limits_a_diagnosis_is_a_hook_of_the_recorder() {
         let hooks: Vec<&str> = tailsight_record::probes::hooks().map(|(_, hook)| hook.name).collect();
-        for limiting in tailsight_diagnose::limiting_hooks().filter(|name| *name != "vfs_fsync_range") {
+        for limiting in tailsight_advice::limiting_hooks().filter(|name| *name != "vfs_fsync_range") {
             let is =
                 |hook: &&str| limiting.strip_suffix('*').map_or(*hook == limiting, |start| hook.starts_with(start));
             assert!(hooks.iter().any(is), "{limiting}: {hooks:?}");

@@ -9,6 +9,7 @@ use tailsight_lifetime::{Doing, NamedFrame, Role};
 use crate::cause::names::titled;
 use crate::cause::phase::or_empty;
 use crate::cause::{Category, How, Phase, Subject};
+use crate::model::changes::Change;
 use crate::model::fixes::Fix;
 
 /// One named cause.
@@ -309,7 +310,7 @@ pub struct Action {
     /// The command that shows it and asks.
     pub command: String,
     /// What it changes.
-    pub changes: Vec<tailsight_fix::Change>,
+    pub changes: Vec<Change>,
     /// Each change in words.
     pub says: Vec<String>,
     /// What taking each change back does, in words.

@@ -1,6 +1,7 @@
 //! The diagnosis as data: exactly the JSON contract (`diagnose --json`, schema 1). All times are integer ns.
 
 mod causes;
+mod changes;
 mod circumstances;
 mod fixes;
 pub mod ideal;
@@ -19,6 +20,7 @@ pub use causes::{
     Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, InPlaceOf, MeanwhilePart, Root,
     RuntimePart, Who,
 };
+pub use changes::{Change, Limit};
 pub use circumstances::{Circumstances, EstimatedCost};
 pub use fixes::{Fix, NextStep};
 

@@ -54,11 +54,6 @@ fn a_compiler_is_one_cause() {
     let threads: Vec<_> = who.by_thread.iter().map(|t| (t.name.as_str(), t.threads, t.deviation_ns)).collect();
     assert_eq!(threads, [("lto cgu.01", 2, 20_000), ("lto cgu.13", 1, 10_000), ("rustc", 1, 10_000)]);
     assert_eq!((&who.cgroup, &who.unit, &who.container), (&None, &None, &None));
-    assert!(
-        d.causes[0].explanation.starts_with("rustc (2 processes, 4 threads) ran on"),
-        "{}",
-        d.causes[0].explanation
-    );
 
     // A group that both are in is theirs; one that one of them is in is not.
     lifetimes.cgroups.insert(100, "/system.slice/ci.service".into());
@@ -66,14 +61,11 @@ fn a_compiler_is_one_cause() {
     lifetimes.cgroups.insert(200, "/system.slice/ci.service".into());
     let d = diagnosed(&lifetimes, CategoryTable::default());
     assert_eq!(d.causes[0].who.as_ref().unwrap().unit.as_deref(), Some("ci.service"));
-    assert!(d.causes[0].explanation.contains("(2 processes, 4 threads, ci.service)"), "{}", d.causes[0].explanation);
 }
 
-/// One process: its number is in the sentence.
 #[test]
-fn one_process_is_named_by_its_number() {
+fn one_process_is_known_by_its_number() {
     let d = diagnosed(&slow(&[task("nginx", 812, 812, "nginx")]), CategoryTable::default());
-    assert!(d.causes[0].explanation.starts_with("nginx (process 812) ran on"), "{}", d.causes[0].explanation);
     assert!(serde_json::to_value(&d).unwrap()["causes"][0]["who"]["pid"] == 812);
 }
 

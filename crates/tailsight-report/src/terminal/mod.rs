@@ -17,7 +17,7 @@ mod steps;
 mod text;
 mod typical;
 
-use tailsight_diagnose::advice::root_words;
+use tailsight_advice::root_words;
 use tailsight_diagnose::model::{Cause, Fix, NextStep};
 use tailsight_diagnose::multiplexed::{counts_segments, knows_only_receiving};
 use tailsight_diagnose::nothing_stands_out;

@@ -3,6 +3,7 @@
 //! A task may have any name, and these commands are pasted as root. So names are quoted, and a name with unprintable characters is
 //! not filled in. A value that the run does not have is a word in capitals, with how to find it.
 
+use tailsight_diagnose::model::{FunctionPart, Who};
 use tailsight_units::name;
 
 /// The values of one cause.
@@ -35,9 +36,9 @@ pub struct Fill<'a> {
     /// The namespace that the whole command is run in, when that is another one.
     pub inside: Option<u32>,
     /// The process that the cause is, when it is known.
-    pub who: Option<&'a crate::model::Who>,
+    pub who: Option<&'a Who>,
     /// The first function that the cause was in, when one is named.
-    pub function: Option<&'a crate::model::FunctionPart>,
+    pub function: Option<&'a FunctionPart>,
 }
 
 /// A text with its values, and the words in it that stand for values which this run does not know.
@@ -192,7 +193,7 @@ impl Fill<'_> {
 const MOST_WATCHED: usize = 4;
 
 /// Where a function's text is, with a blank before it: its line where debug information tells it, else its program or library.
-fn place(function: &crate::model::FunctionPart) -> String {
+fn place(function: &FunctionPart) -> String {
     match [&function.source, &function.module].into_iter().find_map(|text| printable(text)) {
         Some(text) => format!(" ({text})"),
         None => String::new(),
@@ -341,7 +342,7 @@ mod tests {
     /// A process is moved with all of its threads, whatever they are called.
     #[test]
     fn threads_are_those_of_the_process() {
-        let who = |processes| crate::model::Who { pid: 812, processes, ..Default::default() };
+        let who = |processes| Who { pid: 812, processes, ..Default::default() };
         let (one, four) = (who(1), who(4));
         let fill = Fill { name: "rustc", base: "rustc", who: Some(&one), ..none() };
         assert_eq!(text(&fill, "{threads}", None), "ls /proc/812/task");

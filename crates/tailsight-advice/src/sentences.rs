@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 
+use tailsight_diagnose::cause::names::{Titled, did, waited};
+use tailsight_diagnose::cause::{Category, Subject};
+use tailsight_diagnose::functions::without_arguments;
+use tailsight_diagnose::model::{Cause, Root};
 use tailsight_kernel::syscalls::named_waits_for_work;
 use tailsight_lifetime::Role;
 use tailsight_units::format::{duration, signed_duration as human};
 
-use super::data::ADVICE;
-use super::{Advisor, functions, placeholders};
-use crate::cause::names::{Titled, did, waited};
-use crate::cause::{Category, Subject};
-use crate::functions::without_arguments;
-use crate::model::{Cause, Root};
+use crate::data::ADVICE;
+use crate::{Advisor, functions, placeholders};
 
 /// From this part of a cause's time before the receive call on, all of it is.
 const ALL_BEFORE: f64 = 0.98;

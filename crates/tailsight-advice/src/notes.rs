@@ -2,15 +2,15 @@
 //!
 //! In: a [`Diagnosis`] with its causes, [`Options`], [`RecordingFacts`]. Out: sentences.
 
+use tailsight_diagnose::cause::Category;
+use tailsight_diagnose::cause::names::Titled;
+use tailsight_diagnose::cohorts::focus::percent;
+use tailsight_diagnose::model::{Cause, Diagnosis};
+use tailsight_diagnose::{Options, RecordingFacts, glob};
 use tailsight_units::format::{duration, signed_duration as human};
 
-use super::data::ADVICE;
-use super::{connections, estimates, functions, sending};
-use crate::cause::Category;
-use crate::cause::names::Titled;
-use crate::cohorts::focus::percent;
-use crate::model::{Cause, Diagnosis};
-use crate::{Options, RecordingFacts, glob};
+use crate::data::ADVICE;
+use crate::{connections, estimates, functions, sending};
 
 /// The share of the deviation from which a row that is no cause has a note of its own.
 const RARE_BUT_LARGE: f64 = 0.25;

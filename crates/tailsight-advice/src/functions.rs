@@ -2,11 +2,10 @@
 //!
 //! In: a [`Cause`] with its functions. Out: clauses of its sentence, and a note.
 
+use tailsight_diagnose::cause::{Category, Subject};
+use tailsight_diagnose::functions::without_arguments;
+use tailsight_diagnose::model::{Cause, Diagnosis, FunctionHow, FunctionPart, MeanwhilePart, RuntimePart};
 use tailsight_lifetime::Doing;
-
-use crate::cause::{Category, Subject};
-use crate::functions::without_arguments;
-use crate::model::{Cause, Diagnosis, FunctionHow, FunctionPart, MeanwhilePart, RuntimePart};
 
 /// Points of a hundred in the parts of a function's callees from which on they are said.
 const APART: f64 = 10.0;

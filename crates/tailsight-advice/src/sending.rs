@@ -2,9 +2,8 @@
 //!
 //! In: a [`Diagnosis`]. Out: notes.
 
+use tailsight_diagnose::model::{Circumstances, Diagnosis};
 use tailsight_lifetime::{Leg, send_entry};
-
-use crate::model::{Circumstances, Diagnosis};
 
 /// Of how many pushes to a message it is worth a word that they may be parts of replies: one in a hundred.
 const PUSHES_NOTED: u64 = 100;

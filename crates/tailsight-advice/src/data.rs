@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
+use tailsight_diagnose::cause::Category;
+use tailsight_diagnose::cause::names::{self, Titled};
+use tailsight_diagnose::glob;
+use tailsight_diagnose::model::Diagnosis;
 use tailsight_lifetime::Role;
 
-use super::change;
-use crate::cause::Category;
-use crate::cause::names::{self, Titled};
-use crate::glob;
-use crate::model::Diagnosis;
+use crate::change;
 
 /// `data/advice.toml`.
 #[derive(Debug, Deserialize)]
@@ -140,6 +140,5 @@ impl Matters {
 }
 
 pub(super) static ADVICE: LazyLock<Advice> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../data/advice.toml"))
-        .expect("the built-in advice is checked by this crate's tests")
+    toml::from_str(include_str!("../data/advice.toml")).expect("the built-in advice is checked by this crate's tests")
 });

@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`fill()`].
 
+mod actions;
 mod change;
 mod connections;
 mod data;
@@ -19,9 +20,10 @@ mod placeholders;
 mod sending;
 mod sentences;
 
-use crate::cause::Category;
-use crate::model::{Diagnosis, Fix, NextStep};
-use crate::{Options, RecordingFacts};
+use tailsight_diagnose::cause::Category;
+use tailsight_diagnose::model::{Diagnosis, Fix, NextStep};
+use tailsight_diagnose::{Options, RecordingFacts};
+
 pub use notes::limiting_hooks;
 pub use sentences::root_words;
 
@@ -39,7 +41,7 @@ pub fn fill(diagnosis: &mut Diagnosis, options: &Options, facts: &RecordingFacts
         cause.fix = cause.steps.iter().map(Fix::to_string).collect();
     }
     not_significant.iter_mut().for_each(|row| row.explanation = advisor.sentence(row));
-    fixes::number(&mut causes, &facts.run, &fixes::question(options, diagnosis.against.as_deref()));
+    actions::number(&mut causes, &facts.run, &actions::question(options, diagnosis.against.as_deref()));
     (diagnosis.causes, diagnosis.not_significant) = (causes, not_significant);
     if let Some(typical) = &mut diagnosis.typical {
         median::fill(typical, named(&diagnosis.app));

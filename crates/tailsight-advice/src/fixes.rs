@@ -2,35 +2,33 @@
 //!
 //! In: a [`Cause`], facts about the run. Out: [`Fix`]es and [`Action`]s.
 
+use tailsight_diagnose::cause::{Subject, names};
+use tailsight_diagnose::glob;
+use tailsight_diagnose::model::{Action, Cause, Fix, FunctionPart, InPlaceOf, RuntimePart};
 use tailsight_lifetime::{FrameKind, Role};
 use tailsight_trace::samples::JIT;
 
-use super::change::Change;
-use super::data::{ADVICE, Template};
-use super::{Advisor, change, placeholders};
-use crate::cause::{Subject, names};
-use crate::cohorts::focus::percent;
-use crate::model::{Action, Cause, Fix, FunctionPart, InPlaceOf, RuntimePart};
-use crate::{Options, glob};
+use crate::actions::action;
+use crate::change::Change;
+use crate::data::{ADVICE, Template};
+use crate::{Advisor, change, placeholders};
 
 /// The least part of what held a queue for which its fixes are the queue's.
 const MOSTLY: f64 = 0.5;
 
 impl Advisor<'_> {
     /// Commands with their undo, and steps; none for a row that is no larger than usual. Beside them, those that `tailsight fix`
-    /// can make; [`number`] gives them their numbers.
+    /// can make; [`number`](crate::actions::number) gives them their numbers.
     pub fn fixes(&self, cause: &Cause) -> (Vec<Fix>, Vec<Action>) {
-        let (mut steps, actions) = match &cause.in_place_of {
+        let row = cause.in_place_of.as_ref();
+        let (mut steps, actions) = match row {
+            Some(row) => self.fixes_of_category(&as_row(cause, row)),
             None => self.fixes_of_category(cause),
-            Some(row) => {
-                let (steps, actions) = self.fixes_of_category(&as_row(cause, row));
-                // What is advised of the application's own work does not help.
-                if actions.is_empty() {
-                    return (vec![documented(&row.runtime)], actions);
-                }
-                (steps, actions)
-            }
         };
+        // What is advised of the application's own work does not help.
+        if let Some(row) = row.filter(|_| actions.is_empty()) {
+            return (vec![documented(&row.runtime)], actions);
+        }
         let of_first = |functions: &[FunctionPart]| functions.first()?.runtime.as_ref().map(documented);
         if let Some(fix) = of_first(&cause.functions).filter(|_| !steps.is_empty()) {
             // What is known of the function comes before what may be found of any, and behind what `tailsight fix` makes.
@@ -166,63 +164,6 @@ fn irq(cause: &Cause) -> Option<&str> {
     }
 }
 
-/// A fix as data, when every value that it needs is known.
-fn action(template: &Template, fill: &placeholders::Fill<'_>) -> Option<Action> {
-    let changes = template.change.as_ref()?.structured(fill)?;
-    Some(Action {
-        n: 0,
-        title: fill.raw(template.why.as_ref()?)?,
-        command: String::new(),
-        says: changes.iter().map(tailsight_fix::Change::says).collect(),
-        undo: changes.iter().map(|c| c.undo_says().to_owned()).collect(),
-        changes,
-        shell: vec![],
-    })
-}
-
-/// Numbers what `tailsight fix` can make, in the order of the causes, those last that give the application a real-time priority: a thread of
-/// it that spins then starves all others on its core. The same changes have the same number. `question`: the options of this diagnosis, with
-/// which `tailsight fix` finds the same numbers.
-pub fn number(causes: &mut [Cause], run: &str, question: &str) {
-    let is_real_time = |changes: &Vec<tailsight_fix::Change>| {
-        changes.iter().any(|change| matches!(change, tailsight_fix::Change::RealTime { .. }))
-    };
-    let mut known: Vec<Vec<tailsight_fix::Change>> = vec![];
-    for action in causes.iter().flat_map(|cause| &cause.actions) {
-        if !known.contains(&action.changes) {
-            known.push(action.changes.clone());
-        }
-    }
-    known.sort_by_key(is_real_time);
-    for action in causes.iter_mut().flat_map(|c| &mut c.actions) {
-        let at = known.iter().position(|changes| *changes == action.changes);
-        action.n = at.map_or(0, |at| at as u32 + 1);
-        action.command = format!("tailsight fix {} {}{question}", placeholders::quote(run), action.n);
-    }
-}
-
-/// The question of a diagnosis as options of the command line, each with a blank before it.
-pub fn question(options: &Options, against: Option<&str>) -> String {
-    let default = Options::default();
-    let slice = |(from, to)| format!("{}..{}", percent(from), percent(to));
-    let mut out = format!(" --leg {}", options.leg.name());
-    if options.focus != default.focus {
-        out += &format!(" --focus {}", slice(options.focus));
-    }
-    match against {
-        Some(run) => out += &format!(" --against {}", placeholders::quote(run)),
-        None if options.reference != default.reference => out += &format!(" --reference {}", slice(options.reference)),
-        None => {}
-    }
-    if options.nesting != default.nesting {
-        out += &format!(" --nest {}", options.nesting);
-    }
-    if options.granularity_ns != default.granularity_ns {
-        out += &format!(" --granularity {}ns", options.granularity_ns);
-    }
-    out
-}
-
 /// A fix with its values: nothing when it cannot work in this run.
 fn fill_fix(template: &Template, fill: &placeholders::Fill<'_>) -> Vec<Fix> {
     if let Some(step) = template.once_named.as_ref().filter(|_| fill.function.is_some()).or(template.step.as_ref()) {
@@ -273,8 +214,8 @@ fn found(before: &str, find: &[(&str, &str)], after: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RecordingFacts;
-    use crate::cause::Category;
+    use tailsight_diagnose::RecordingFacts;
+    use tailsight_diagnose::cause::Category;
 
     /// Every category has its words; every fix is a command with its undo and reason, or a step; nothing else is in the file.
     #[test]

@@ -3,13 +3,13 @@
 //! In: a [`Typical`] with its rows. Out: their advice: of each the first of the data's entries that fits, which are ordered from the special
 //! to the general.
 
+use tailsight_diagnose::cause::names::Titled;
+use tailsight_diagnose::glob;
+use tailsight_diagnose::model::{Typical, TypicalRow};
 use tailsight_units::format::signed_duration as human;
 
-use super::data::{ADVICE, Pathology};
-use super::{functions, placeholders};
-use crate::cause::names::Titled;
-use crate::glob;
-use crate::model::{Typical, TypicalRow};
+use crate::data::{ADVICE, Pathology};
+use crate::{functions, placeholders};
 
 /// Advises on the rows that are large.
 pub fn fill(typical: &mut Typical, app: &str) {
@@ -46,8 +46,8 @@ mod tests {
     use tailsight_lifetime::{Leg, Role};
 
     use super::*;
-    use crate::cause::{Category, Subject};
-    use crate::typical;
+    use tailsight_diagnose::cause::{Category, Subject};
+    use tailsight_diagnose::typical;
 
     /// What is said of a row that is most of a median message.
     fn advice_of((category, name): (Category, &str), mean_ns: u64, queued_ns: u64) -> String {

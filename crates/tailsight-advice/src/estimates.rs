@@ -2,10 +2,9 @@
 //!
 //! In: a [`Diagnosis`] with what events cost. Out: sentences, of the causes that are worth one.
 
+use tailsight_diagnose::cause::Subject;
+use tailsight_diagnose::model::{Cause, Diagnosis, EstimatedCost};
 use tailsight_units::format::{signed_duration as human, three_digits};
-
-use crate::cause::Subject;
-use crate::model::{Cause, Diagnosis, EstimatedCost};
 
 /// From this part of the difference on a cause is worth a note on how it was estimated.
 const NOTED: f64 = 0.01;

@@ -1,11 +1,12 @@
 //! Words: explanations, fixes, notes, next steps, and the JSON contract.
 
 use syscalls::Sysno;
-use tailsight_diagnose::{Category, Diagnosis, Options, RecordingFacts, diagnose};
+use tailsight_diagnose::{Category, Diagnosis, Options, RecordingFacts};
 use tailsight_lifetime::{Context, Frame, Lifetimes, Part};
 use tailsight_units::format::signed_duration as human;
 
 use crate::common::{a, foreign, lifetimes, net_rx, options, owner, r, receive, sys};
+use crate::worded;
 
 /// 5,000 messages of 12 us; of the slowest 50, 48 waited 2 ms for nginx, and all for 10 messages before them.
 fn demo() -> Lifetimes {
@@ -42,7 +43,7 @@ fn facts() -> RecordingFacts {
 }
 
 fn diagnosis(options: &Options, facts: &RecordingFacts) -> Diagnosis {
-    diagnose(&demo(), options, facts).unwrap()
+    worded(&demo(), options, facts)
 }
 
 /// A client's segments are lost on their way here, and counted by the client: the advice was to look at what this host had sent again.
@@ -55,7 +56,7 @@ fn advice_about_lost_segments_goes_by_their_direction() {
             parts.extend((i % 100 == 0).then(|| a(1, 5_000_000)));
             parts
         });
-        let d = diagnose(&receive(owners, parts.collect()), &options(), &facts()).unwrap();
+        let d = worded(&receive(owners, parts.collect()), &options(), &facts());
         assert_eq!(d.causes[0].category.as_str(), "tcp-recovery");
         d.causes[0].fix.join("\n")
     };
@@ -100,7 +101,7 @@ fn own_work_before_the_receive_call_is_said_to_be_there() {
     let own = vec![owner(Context::Own, &[])];
     let slow = |i: u64| if i.is_multiple_of(100) { 500_000 } else { 0 };
     let before = receive(own.clone(), (0..5000).map(|i| vec![a(0, 10_000 + i % 100 + slow(i))]).collect());
-    let text = diagnose(&before, &options(), &facts()).unwrap().causes[0].explanation.clone();
+    let text = worded(&before, &options(), &facts()).causes[0].explanation.clone();
     assert!(
         text.starts_with(
             "memcached did not receive the message yet, for its thread was at something else (running): 500 us"
@@ -110,7 +111,7 @@ fn own_work_before_the_receive_call_is_said_to_be_there() {
     let parts = (0..5000).map(|i| [vec![a(0, 10_000)], vec![a(0, 10_000 + i % 100 + slow(i))], vec![]]);
     let waiting = lifetimes(own, parts.collect());
     let service = Options { leg: tailsight_lifetime::Leg::Service, ..options() };
-    let text = diagnose(&waiting, &service, &facts()).unwrap().causes[0].explanation.clone();
+    let text = worded(&waiting, &service, &facts()).causes[0].explanation.clone();
     assert!(text.starts_with("memcached itself took longer (running): 500 us"), "{text}");
 }
 
@@ -128,7 +129,7 @@ fn what_runs_once_the_message_is_received_need_be_no_earlier_message() {
         let mut waiting = lifetimes(owners.clone(), parts.collect());
         waiting.app = "beam.smp".into();
         let total = Options { leg: tailsight_lifetime::Leg::Total, ..options() };
-        diagnose(&waiting, &total, &facts()).unwrap().causes.swap_remove(0)
+        worded(&waiting, &total, &facts()).causes.swap_remove(0)
     };
     let (before, after) = (diagnosed(false), diagnosed(true));
     assert_eq!([before.category, after.category], [Category::HolBlocking; 2]);

@@ -1,14 +1,14 @@
 //! Changes that are undone to whatever was there before.
 //!
-//! In: what a fix changes, from `data/advice.toml`. Out: the change as data for `tailsight fix` ([`tailsight_fix::Change`]), and as
-//! shell: a command and its undo, with placeholders ([`super::placeholders`]). The command saves what it finds in /run; the undo writes that
+//! In: what a fix changes, from `data/advice.toml`. Out: the change as data for `tailsight fix` ([`model::Change`]), and as
+//! shell: a command and its undo, with placeholders ([`crate::placeholders`]). The command saves what it finds in /run; the undo writes that
 //! back and removes it. Either may be run twice: the first saved value is restored. POSIX shell; values are read from /proc where
 //! possible, not from the output of other programs.
 
 use serde::Deserialize;
-use tailsight_fix::Limit;
+use tailsight_diagnose::model::{self, Limit, Who};
 
-use super::placeholders::{Fill, quote};
+use crate::placeholders::{Fill, quote};
 
 /// What is changed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -91,8 +91,8 @@ impl Change {
 
     /// The change as data; nothing when the run does not know a value that it needs. `netns`: a process in the network
     /// namespace that is meant.
-    pub fn structured(&self, fill: &Fill<'_>) -> Option<Vec<tailsight_fix::Change>> {
-        use tailsight_fix::Change as To;
+    pub fn structured(&self, fill: &Fill<'_>) -> Option<Vec<model::Change>> {
+        use model::Change as To;
         let pids = || Some(fill.pids.to_vec()).filter(|pids| !pids.is_empty());
         let raw = |template: &str| fill.raw(template);
         let device = || fill.device.map(str::to_owned);
@@ -116,7 +116,7 @@ impl Change {
             }
             Change::PinNamed(cpus) => {
                 // Of more processes than are listed, the name says which.
-                let listed = |who: &&crate::model::Who| who.pids.len() == who.processes as usize;
+                let listed = |who: &&Who| who.pids.len() == who.processes as usize;
                 let seen = fill.who.filter(listed).map_or_else(Vec::new, |who| who.pids.clone());
                 vec![To::PinNamed { comm: raw("{comm}")?, seen, cpus: raw(cpus)? }]
             }

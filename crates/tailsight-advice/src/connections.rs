@@ -3,9 +3,8 @@
 //!
 //! In: a [`Diagnosis`]. Out: notes.
 
+use tailsight_diagnose::model::Diagnosis;
 use tailsight_lifetime::Leg;
-
-use crate::model::Diagnosis;
 
 /// What a reader must know of these connections before the numbers.
 pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {

@@ -2,13 +2,13 @@
 //!
 //! In: a [`Diagnosis`] with its fixes, and [`RecordingFacts`]. Out: [`NextStep`]s.
 
+use tailsight_diagnose::cause::names::Titled;
+use tailsight_diagnose::model::{Diagnosis, NextStep};
+use tailsight_diagnose::multiplexed::{counts_segments, knows_only_receiving};
+use tailsight_diagnose::{RecordingFacts, nothing_stands_out};
 use tailsight_lifetime::Leg;
 
-use super::placeholders;
-use crate::cause::names::Titled;
-use crate::model::{Diagnosis, NextStep};
-use crate::multiplexed::{counts_segments, knows_only_receiving};
-use crate::{RecordingFacts, nothing_stands_out};
+use crate::placeholders;
 
 /// What to do next, most useful first, at most three.
 pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
