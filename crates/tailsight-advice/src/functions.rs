@@ -37,37 +37,50 @@ fn is_of_others(category: Category) -> bool {
 
 /// What is known of the first function of `of`.
 pub fn clause(of: &str, first: &FunctionPart) -> String {
-    let percent = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
-    let (share, alone) = (percent(first.inclusive()), percent(first.share));
+    let points = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
+    let (share, alone) = (points(first.inclusive()), points(first.share));
     let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
-    let between = |[before, after]: &[String; 2]| format!("without a name, between {before} and {after}");
-    let inside = match (&first.between, &first.inside) {
-        (Some(names), None) => format!(" ({})", between(names)),
-        (Some(names), Some(inside)) => format!(" ({}; in {})", between(names), without_arguments(inside)),
-        (None, Some(inside)) => format!(" (in {})", without_arguments(inside)),
-        (None, None) => String::new(),
-    };
-    let how = match (first.how, first.chance) {
-        _ if first.waits && first.waits_for_any => "where its thread waits for whatever comes, for any task".to_owned(),
-        _ if first.waits => "where it waited".to_owned(),
-        (FunctionHow::Unexpected, chance) => format!("in no sample of the reference{}", by_chance(chance)),
-        (FunctionHow::More, _) => "more time than in the reference".to_owned(),
-    };
     // As much as it is, a few points of it make no other picture.
     let rest = if share - alone >= APART {
         format!(" ({:.0} % in functions that it called and that are listed, too)", share - alone)
     } else {
         String::new()
     };
-    let mut out = format!("{share:.0} % of {of} in {}{inside}{by}{rest}: {how}", without_arguments(&first.name));
-    if first.interpreter.is_some() {
-        let how = first.interpreter_tells_when.as_ref().map_or_else(String::new, |how| format!("; {how}"));
-        out += &format!("; which function of the program it ran is not recorded{how}");
+    let (name, place, how) = (without_arguments(&first.name), inside(first), how(first));
+    format!("{share:.0} % of {of} in {name}{place}{by}{rest}: {how}{}{}", unknown(first), runtime(first))
+}
+
+/// The functions beside a function without a name, and the library's that it called.
+fn inside(function: &FunctionPart) -> String {
+    let between = function.between.as_ref();
+    let between = between.map(|[before, after]| format!("without a name, between {before} and {after}"));
+    let inside = function.inside.as_ref().map(|inside| format!("in {}", without_arguments(inside)));
+    let parts: Vec<String> = between.into_iter().chain(inside).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
+}
+
+/// What is known of it against the reference, or that it is a wait.
+fn how(function: &FunctionPart) -> String {
+    match function.how {
+        _ if function.waits && function.waits_for_any => {
+            "where its thread waits for whatever comes, for any task".to_owned()
+        }
+        _ if function.waits => "where it waited".to_owned(),
+        FunctionHow::Unexpected => format!("in no sample of the reference{}", by_chance(function.chance)),
+        FunctionHow::More => "more time than in the reference".to_owned(),
     }
-    if let Some(r) = &first.runtime {
-        out += &format!("; there {} is {}", r.of, r.does);
-    }
-    out
+}
+
+/// That an interpreter ran it does not say what it ran.
+fn unknown(function: &FunctionPart) -> String {
+    let tells = function.interpreter_tells_when.as_ref().map_or_else(String::new, |how| format!("; {how}"));
+    let says = |_| format!("; which function of the program it ran is not recorded{tells}");
+    function.interpreter.as_ref().map_or_else(String::new, says)
+}
+
+/// What a runtime does there.
+fn runtime(function: &FunctionPart) -> String {
+    function.runtime.as_ref().map_or_else(String::new, |r| format!("; there {} is {}", r.of, r.does))
 }
 
 /// How likely it is that no sample met a function, in words.
@@ -81,42 +94,47 @@ fn by_chance(chance: Option<f64>) -> String {
 
 /// What was done meanwhile by the task that ended the wait.
 fn meanwhile(parts: &[MeanwhilePart]) -> String {
-    let share = |part: &MeanwhilePart| format!("{:.0} %", part.share * 100.0);
-    if parts.iter().all(|part| part.doing == Doing::TimeCame) {
-        let percent = parts.iter().map(|part| part.share).sum::<f64>() * 100.0;
-        return format!("no task ended the wait: the time had come until which it was to last ({percent:.0} %)");
+    let all = |doing| parts.iter().all(|part| part.doing == doing);
+    if all(Doing::TimeCame) {
+        let share = percent(parts.iter().map(|part| part.share).sum());
+        return format!("no task ended the wait: the time had come until which it was to last ({share})");
     }
     // Of goroutines only the end of a wait is told.
-    if parts.iter().all(|part| part.doing == Doing::NotKnown) {
-        let ended = |part: &MeanwhilePart| format!("{} ({})", part.function, share(part));
+    if all(Doing::NotKnown) {
+        let ended = |part: &MeanwhilePart| format!("{} ({})", part.function, percent(part.share));
         let places: Vec<String> = parts.iter().filter(|part| !part.function.is_empty()).map(ended).collect();
         return format!("the task that was waited for ended the wait in {}", places.join(", "));
     }
-    let did = |doing: Doing| match doing {
-        Doing::Runs => "ran",
-        Doing::HasNoCore => "was stopped in the middle of its work, because its thread had no core,",
-        Doing::SleepsInCall => "slept in a system call",
-        Doing::IsReady => "was ready to run, and no thread ran it",
-        Doing::Sleeps => "slept until a time",
-        Doing::Waits => "waited",
-        Doing::WaitsOutside => "waited for what came from outside (a socket, or a thread that runs no tasks)",
-        Doing::TimeCame => "was not there, and the wait lasted until a time",
-        Doing::NotKnown => "did something that was not recorded",
+    format!("the task that ended the wait meanwhile {}", parts.iter().map(did).collect::<Vec<_>>().join(", "))
+}
+
+/// What a task did, where, and for which part of the wait.
+fn did(part: &MeanwhilePart) -> String {
+    let did = match (&part.server, &part.runtime, part.doing) {
+        (Some(server), ..) => format!("waited for {server}"),
+        (None, Some(runtime), _) => format!("waited ({runtime})"),
+        (.., Doing::Runs) => "ran".to_owned(),
+        (.., Doing::HasNoCore) => "was stopped in the middle of its work, because its thread had no core,".to_owned(),
+        (.., Doing::SleepsInCall) => "slept in a system call".to_owned(),
+        (.., Doing::IsReady) => "was ready to run, and no thread ran it".to_owned(),
+        (.., Doing::Sleeps) => "slept until a time".to_owned(),
+        (.., Doing::Waits) => "waited".to_owned(),
+        (.., Doing::WaitsOutside) => {
+            "waited for what came from outside (a socket, or a thread that runs no tasks)".to_owned()
+        }
+        (.., Doing::TimeCame) => "was not there, and the wait lasted until a time".to_owned(),
+        (.., Doing::NotKnown) => "did something that was not recorded".to_owned(),
     };
-    let said = |part: &MeanwhilePart| {
-        let place = match (&part.function, part.doing) {
-            (function, _) if function.is_empty() => String::new(),
-            (function, Doing::NotKnown) => format!(" before it ended the wait in {function}"),
-            (function, _) => format!(" in {function}"),
-        };
-        let did = match (&part.server, &part.runtime) {
-            (Some(server), _) => format!("waited for {server}"),
-            (None, Some(runtime)) => format!("waited ({runtime})"),
-            (None, None) => did(part.doing).to_owned(),
-        };
-        format!("{did}{place} ({})", share(part))
+    let place = match (part.function.as_str(), part.doing) {
+        ("", _) => String::new(),
+        (function, Doing::NotKnown) => format!(" before it ended the wait in {function}"),
+        (function, _) => format!(" in {function}"),
     };
-    format!("the task that ended the wait meanwhile {}", parts.iter().map(said).collect::<Vec<_>>().join(", "))
+    format!("{did}{place} ({})", percent(part.share))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
 
 /// Why the first cause has no function and no place in the program, in a run with samples.
@@ -133,20 +151,15 @@ pub fn missing(diagnosis: &Diagnosis) -> Option<String> {
     let Some([n, _]) = first.samples else {
         return Some(format!("no place in the program stands out in cause {rank}: its threads slept at many places"));
     };
+    let longer = "record longer, or at a higher rate (record --sample 8000)";
     Some(match n {
         0 if is_sleep(first) => format!(
             "cause {rank} has no place in the program: its thread slept where an event loop waits for whatever comes (epoll_wait and such), or \
              its stack was not read, which is done while it has a request in hand and where the code of the process is known"
         ),
-        0 => format!(
-            "no function for cause {rank}: the clock met none of its time; record longer, or at a higher rate (record --sample 8000)"
-        ),
-        _ => {
-            let samples = if n == 1 { "the only sample".to_owned() } else { format!("the {n} samples") };
-            format!(
-                "no function stands out in {samples} of cause {rank}; record longer, or at a higher rate (record --sample 8000)"
-            )
-        }
+        0 => format!("no function for cause {rank}: the clock met none of its time; {longer}"),
+        1 => format!("no function stands out in the only sample of cause {rank}; {longer}"),
+        n => format!("no function stands out in the {n} samples of cause {rank}; {longer}"),
     })
 }
 

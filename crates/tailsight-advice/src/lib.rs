@@ -1,7 +1,7 @@
 //! Causes in words: explanations, fixes, notes and next steps.
 //!
 //! In: a [`Diagnosis`] whose causes are known, the question that it answers ([`Options`]), and facts about the recording. Out: the same
-//! diagnosis with its words: plain sentences, and commands, filled in. The texts are in `data/advice.toml` ([`data`]); commands quote
+//! diagnosis with its words: plain sentences, and commands, filled in. The texts are in `data/advice.toml`; commands quote
 //! whatever a recorded task may be named. Nothing is computed of messages here, and no sentence is read or changed once it is written.
 //!
 //! Start reading at [`fill()`].

@@ -25,6 +25,7 @@ fn advice(row: &TypicalRow, queued_ns: u64, app: &str) -> Option<String> {
     placeholders::replace(says, |key| match key {
         "app" => Some(app.to_owned()),
         "place" => place.clone(),
+        "at" => Some(place.as_ref().map_or_else(String::new, |place| format!(" ({place})"))),
         "name" => Some(row.title()),
         "time" => Some(human(row.mean_ns as i64)),
         _ => None,

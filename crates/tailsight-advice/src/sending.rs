@@ -5,6 +5,52 @@
 use tailsight_diagnose::model::{Circumstances, Diagnosis};
 use tailsight_lifetime::{Leg, send_entry};
 
+/// What a reader should know of the way out.
+pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {
+    let has_transmit = matches!(diagnosis.leg, Leg::Transmit | Leg::Total);
+    let entries = diagnosis.send_entry.iter().filter(|_| has_transmit);
+    let begins = entries.filter_map(|(protocol, source)| begins(&protocol.to_uppercase(), source));
+    let (counts, pushes) = (&diagnosis.circumstances, diagnosis.sent.as_ref().and_then(|sent| sent.pushes.as_ref()));
+    let of = |n: u64, says: fn(u64) -> String| (n > 0).then(|| says(n));
+    let others = [
+        parts_of_replies(counts, pushes.map_or(0, |pushes| pushes.calls)),
+        of(counts.retransmitted, |n| {
+            let times = if n == 1 { "once".into() } else { format!("{n} times") };
+            format!(
+                "a segment of what it sent was lost and sent again {times}: its client waited longer than the transmit leg, which ends \
+                 with the first hand-over to the driver"
+            )
+        }),
+        of(counts.dropped, |n| {
+            format!("this host dropped {n} outgoing {} of its replies", if n == 1 { "packet" } else { "packets" })
+        }),
+        of(counts.numa_moves, |n| {
+            format!(
+                "NUMA balancing moved its threads to other cores {n} times (sysctl kernel.numa_balancing=0 stops that)"
+            )
+        }),
+    ];
+    begins.chain(others.into_iter().flatten()).collect()
+}
+
+/// Where the transmit leg begins, when that is not the send call.
+fn begins(protocol: &str, source: &str) -> Option<String> {
+    Some(match source {
+        send_entry::DRIVER => format!(
+            "transmit (from the driver: {protocol}): no hook saw the start of a send, so the leg begins with the first byte at the driver; \
+             the time before is in the service leg"
+        ),
+        send_entry::QUEUE => format!(
+            "transmit (from the queueing discipline: {protocol}): no hook saw the start of a send, so the leg begins there; the time before \
+             is in the service leg"
+        ),
+        send_entry::CGROUP => format!(
+            "transmit ({protocol}): begins with the send call on sockets that are not connected, on others at the driver"
+        ),
+        _ => return None,
+    })
+}
+
 /// Of how many pushes to a message it is worth a word that they may be parts of replies: one in a hundred.
 const PUSHES_NOTED: u64 = 100;
 
@@ -26,54 +72,6 @@ fn parts_of_replies(circumstances: &Circumstances, pushes: u64) -> Option<String
              of replies, the messages took longer than this{tells}"
         )
     })
-}
-
-/// What a reader should know of the way out.
-pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {
-    let mut out = Vec::new();
-    if matches!(diagnosis.leg, Leg::Transmit | Leg::Total) {
-        for (protocol, source) in &diagnosis.send_entry {
-            let protocol = protocol.to_uppercase();
-            out.extend(match source.as_str() {
-                send_entry::DRIVER => Some(format!(
-                    "transmit (from the driver: {protocol}): no hook saw the start of a send, so the leg begins with \
-                     the \
-                     first byte at the driver; the time before is in the service leg"
-                )),
-                send_entry::QUEUE => Some(format!(
-                    "transmit (from the queueing discipline: {protocol}): no hook saw the start of a send, so the leg \
-                     begins there; the time before is in the service leg"
-                )),
-                send_entry::CGROUP => Some(format!(
-                    "transmit ({protocol}): begins with the send call on sockets that are not connected, on others at \
-                     the \
-                     driver"
-                )),
-                _ => None,
-            });
-        }
-    }
-    let counts = &diagnosis.circumstances;
-    let pushes = diagnosis.sent.as_ref().and_then(|sent| sent.pushes.as_ref());
-    out.extend(parts_of_replies(counts, pushes.map_or(0, |pushes| pushes.calls)));
-    if counts.retransmitted > 0 {
-        let times = if counts.retransmitted == 1 { "once".into() } else { format!("{} times", counts.retransmitted) };
-        out.push(format!(
-            "a segment of what it sent was lost and sent again {times}: its client waited longer than the transmit leg, \
-             which ends with the first hand-over to the driver"
-        ));
-    }
-    if counts.dropped > 0 {
-        let packets = if counts.dropped == 1 { "packet" } else { "packets" };
-        out.push(format!("this host dropped {} outgoing {packets} of its replies", counts.dropped));
-    }
-    if counts.numa_moves > 0 {
-        out.push(format!(
-            "NUMA balancing moved its threads to other cores {} times (sysctl kernel.numa_balancing=0 stops that)",
-            counts.numa_moves
-        ));
-    }
-    out
 }
 
 #[cfg(test)]

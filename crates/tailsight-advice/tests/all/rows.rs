@@ -19,7 +19,7 @@ fn sleep(call: Sysno) -> Frame {
 /// 5,000 messages whose own work takes 10 us; each hundredth has `extra` in its service leg.
 fn slow(others: &[Owner], extra: &[Part]) -> Lifetimes {
     let parts = (0..5_000u64).map(|i| {
-        let own = vec![a(0, 10_000 + i % 100)];
+        let own = [a(0, 10_000 + i % 100)];
         [vec![], [&own[..], if i % 100 == 0 { extra } else { &[] }].concat(), vec![]]
     });
     let owners = [&[owner(Context::Own, &[])], others].concat();
