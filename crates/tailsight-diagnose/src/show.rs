@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{LEGS, Leg, Lifetimes, Message, Owner, PathSpan, Role};
+use tailsight_lifetime::{FrameKind, LEGS, Leg, Lifetimes, Message, NamedFrame, Owner, PathSpan, Role};
 use tailsight_trace::samples::Samples;
 
+use crate::categories::refining;
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
 use crate::cohorts::ranked;
@@ -98,6 +99,9 @@ pub struct Span {
     /// Who or what that is, as data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
+    /// Of other requests: what their thread slept in, and for whom.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<NamedFrame>,
     /// The order of calls alone says that it is this message's wait for another server.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guessed: bool,
@@ -132,7 +136,7 @@ pub struct Row {
 
 titled! {
     Row: |_| &[];
-    Span: |_| &[];
+    Span: |span| &span.frames;
 }
 
 /// What the messages that one is compared with have on average.
@@ -228,6 +232,8 @@ fn span_of(
     let segment = LEGS.iter().position(|l| *l == leg).unwrap_or(0);
     let ((_, category, name, _), subject) = row_of(classification, segment, span.role, span.owner);
     let owner = lifetimes.owners.get(span.owner as usize);
+    let nested_from = classification.at(segment, span.role, span.owner).nested_from;
+    let slept_in = owner.map_or_else(Vec::new, |owner| sleep_of(owner, nested_from, &lifetimes.symbols));
     Span {
         at_ns: span.from_ns - from_ns,
         ns: span.to_ns - span.from_ns,
@@ -238,9 +244,19 @@ fn span_of(
         category,
         name,
         subject: Some(subject),
+        frames: if category == Category::HolBlocking { slept_in } else { Vec::new() },
         guessed: owner.is_some_and(Owner::is_guessed),
         rule: span.rule.map(|rule| rule.id().to_owned()),
     }
+}
+
+/// What a thread of other requests slept in, and for whom, where that is known.
+fn sleep_of(owner: &Owner, nested_from: usize, symbols: &[String]) -> Vec<NamedFrame> {
+    let is_said = |frame: &NamedFrame| match frame.kind {
+        FrameKind::Sleep | FrameKind::DiskSleep | FrameKind::IoSleep | FrameKind::Peer => frame.of.is_some(),
+        _ => false,
+    };
+    refining(owner, nested_from).into_iter().map(|frame| frame.named(symbols)).filter(is_said).collect()
 }
 
 /// The rank of the cause that most of each row's time counts to.

@@ -102,7 +102,7 @@ mod tests {
         let owners = [owner(0), owner(1), owner(2), owner(3), Owner { context: Context::Own, frames: vec![] }];
         let parked = ParkedPlaces::new(&owners, &samples, None, &Runtimes::default());
         let said = owners.each_ref().map(|owner| parked.of(owner).map(|said| (said.category, said.name.as_str())));
-        assert_eq!(said[0], Some((Category::PoolWait, "Go waiting for a free connection to another server")));
+        assert_eq!(said[0], Some((Category::PoolWait, "Go waiting for a free connection to a database")));
         assert_eq!(said[1], Some((Category::LockWait, "Go waiting for a lock of the program")));
         assert_eq!(said[2], Some((Category::PoolWait, "asyncio waiting for a place in a semaphore")));
         assert_eq!(said[3..], [None, None], "what it waits for behind the program's own function is not known");

@@ -52,7 +52,24 @@ impl Target {
         let (doors, namespaces, addresses) = Default::default();
         let mut target = Target { app, pids, ports, doors, namespaces, addresses, child: None };
         target.find_doors(selector);
+        if let Selector::Pid(root) = *selector
+            && let Some(server) = target.only_server_below(root)
+        {
+            target.app = server;
+        }
         Ok(target)
+    }
+
+    /// The name of the processes that serve, where the one that was named only started them (`timeout 60 haproxy`, a shell).
+    fn only_server_below(&self, root: u32) -> Option<String> {
+        /// Who starts more processes than these is no wrapper, and the sockets of each take time to read.
+        const MOST: usize = 16;
+        if !(2..=MOST).contains(&self.pids.len()) || !target::server_doors(&[root]).is_empty() {
+            return None;
+        }
+        let servers = self.pids.iter().filter(|&&pid| !target::server_doors(&[pid]).is_empty());
+        let names: BTreeSet<String> = servers.filter_map(|&pid| Some(procfs::process(pid)?.comm)).collect();
+        names.first().filter(|_| names.len() == 1).cloned()
     }
 
     /// Adds the places where the target serves now, and the namespaces that it is in.

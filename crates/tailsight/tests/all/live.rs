@@ -68,6 +68,32 @@ fn memcached_over_tcp_and_ipv4() {
     assert!(Path::new(&out).join("lifetimes.parquet").metadata().unwrap().len() > 1000);
 }
 
+/// `timeout 60 redis-server` was called "timeout" in every sentence.
+#[test]
+fn a_server_that_another_program_started_has_its_own_name() {
+    let Some(live) = Live::new("a_server_that_another_program_started_has_its_own_name") else { return };
+    if let Some(reason) = tailsight_testing::lacks_program("redis-server") {
+        return tailsight_testing::skip(reason);
+    }
+    let port = PORT.to_string();
+    let mut command = live.pair.server.command("timeout");
+    command.args(["60", "redis-server", "--port", &port, "--save", "", "--protected-mode", "no"]);
+    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let mut wrapper = spawn_tied(command, None, Signal::SIGTERM).expect("timeout starts");
+    let listens = || std::net::TcpStream::connect(("127.0.0.1", PORT)).is_ok();
+    let begun = std::time::Instant::now();
+    while !live.pair.server.run(listens).unwrap() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "redis does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let load = Workload::new(Proto::Resp, address(false, PORT)).rate(2_000.0);
+    let out = record_and_check(&live, &["-p", &wrapper.id().to_string()], load, 500);
+    let app = tailsight_trace::Run::open(Path::new(&out)).unwrap().meta.target.app;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(wrapper.id() as i32), Signal::SIGTERM).unwrap();
+    wrapper.wait().unwrap();
+    assert_eq!(app, "redis-server");
+}
+
 #[test]
 fn memcached_over_udp() {
     let Some(live) = Live::new("memcached_over_udp") else { return };
