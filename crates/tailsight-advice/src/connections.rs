@@ -1,10 +1,12 @@
-//! What a reader must know of connections that many requests share (HTTP/2, gRPC), of TLS, and of bytes that are not of the protocol that
-//! was asked for.
+//! What a reader must know of connections that many requests share (HTTP/2, gRPC), of TLS, of bytes that are not of the protocol that
+//! was asked for, and of connections that clients had late.
 //!
 //! In: a [`Diagnosis`]. Out: notes.
 
 use tailsight_diagnose::model::Diagnosis;
 use tailsight_lifetime::Leg;
+use tailsight_lifetime::messages::RepeatedConnects;
+use tailsight_units::format::duration;
 
 /// What a message is on a connection that requests share.
 const SHARED: &str = "many requests share a connection and are answered out of order, so a message here is a segment, not a request: its \
@@ -42,9 +44,23 @@ pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {
                  a time, and no event tells which answer is whose"
             )
         }),
+        connected_late(circumstances.repeated_connects),
         other_protocol(diagnosis),
     ];
     notes.into_iter().flatten().collect()
+}
+
+/// That clients waited before they had a connection.
+fn connected_late(RepeatedConnects { connections, longest_ns }: RepeatedConnects) -> Option<String> {
+    let who = if connections == 1 { "1 client".into() } else { format!("{connections} clients") };
+    (connections > 0).then(|| {
+        format!(
+            "{who} asked again for a connection, up to {} after the first time (the queue of connections to be accepted was full, or a \
+             packet was lost): that wait is in no message. Queue and its limit: ss -lnt (Recv-Q, Send-Q); the limit is the backlog of \
+             listen(), at most net.core.somaxconn",
+            duration(longest_ns)
+        )
+    })
 }
 
 /// That messages on shared connections have no such leg.

@@ -26,6 +26,7 @@ pub(crate) fn of(lifetimes: &Lifetimes) -> Circumstances {
         retransmitted: lifetimes.outgoing.retransmitted,
         dropped: lifetimes.outgoing.dropped.values().sum(),
         numa_moves: lifetimes.numa_moves,
+        repeated_connects: lifetimes.repeated_connects,
         ..Circumstances::default()
     }
 }

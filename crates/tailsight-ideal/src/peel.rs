@@ -87,6 +87,7 @@ pub(super) fn peeled(lifetimes: &Lifetimes, latencies: &[(u32, u64)], of: Of<'_>
     out.framing.clone_from(&lifetimes.framing);
     out.nic.clone_from(&lifetimes.nic);
     out.numa_moves = lifetimes.numa_moves;
+    out.repeated_connects = lifetimes.repeated_connects;
     out
 }
 

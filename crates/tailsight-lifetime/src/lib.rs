@@ -73,6 +73,8 @@ pub struct Lifetimes {
     pub asked_in_parallel: rustc_hash::FxHashSet<u32>,
     /// How often NUMA balancing moved a thread of the target to another core.
     pub numa_moves: u64,
+    /// Connections of clients whose SYN came again.
+    pub repeated_connects: messages::RepeatedConnects,
     /// Where the transmit leg begins.
     pub send_entry: tailsight_trace::meta::SendEntry,
     /// By message: how long its thread served messages that had arrived later and were received before it, ns, all of it `ahead`
@@ -295,7 +297,7 @@ impl Analysis {
         let received = messages::stages::complete(&mut scan.messages, &scan.activity.threads);
         scan.activity.service.add_received(received);
         let mut owners = Owners::default();
-        let Counted { flows, incomplete, outgoing, numa_moves, multiplexed, classes, framing, nic } =
+        let Counted { flows, incomplete, outgoing, numa_moves, repeated_connects, multiplexed, classes, framing, nic } =
             std::mem::take(&mut scan.counted);
         let activity = &mut scan.activity;
         let mut lifetimes = Lifetimes {
@@ -309,6 +311,7 @@ impl Analysis {
             unknown_backend_calls: activity.peers.unknown,
             asked_in_parallel: std::mem::take(&mut activity.peers.in_parallel),
             numa_moves,
+            repeated_connects,
             send_entry: facts.send_entry.clone(),
             overtaken: messages::overtaken::behind_later(
                 &scan.messages,

@@ -39,6 +39,7 @@ pub fn join(first: &Lifetimes, second: &Lifetimes, stacks: u32) -> Joined {
     out.cgroups = first.cgroups.clone();
     out.incomplete = first.incomplete.clone();
     (out.sent, out.outgoing) = (first.sent.clone(), first.outgoing.clone());
+    out.repeated_connects = first.repeated_connects;
     (out.numa_moves, out.send_entry) = (first.numa_moves, first.send_entry.clone());
     out.classes = first.classes.iter().chain(&second.classes).cloned().collect();
     out.faults = by_message(first, second, |l| &l.faults);

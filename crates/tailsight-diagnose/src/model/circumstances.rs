@@ -1,5 +1,6 @@
 //! What the words of a diagnosis rest on beside what its JSON has: counts of the run, and how costs were estimated. Times in ns.
 
+use tailsight_lifetime::messages::RepeatedConnects;
 use tailsight_lifetime::messages::requests::Framing;
 
 use crate::cause::Subject;
@@ -27,6 +28,8 @@ pub struct Circumstances {
     pub dropped: u64,
     /// How often NUMA balancing moved a thread of the application.
     pub numa_moves: u64,
+    /// Connections of clients whose SYN came again.
+    pub repeated_connects: RepeatedConnects,
     /// What events cost that have a number and no duration.
     pub costs: Vec<EstimatedCost>,
     /// What classes of requests were formed by, when they made a difference: `class`, `size` or `connection`.

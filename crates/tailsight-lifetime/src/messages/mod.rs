@@ -131,8 +131,20 @@ pub struct Traffic {
     pub framing: Framing,
     /// What the application sent unasked, or asked of others, each as a message that has a transmit leg only.
     pub sent: Vec<(SentKind, Message, Extra)>,
+    /// Connections whose SYN came again.
+    pub repeated_connects: RepeatedConnects,
     /// By flow: the times between two send calls of one reply in which its thread went on with it, in order and without overlap.
     pub between_sends: FxHashMap<u32, Vec<(u64, u64)>>,
+}
+
+/// Connections of clients whose SYN came again because it was dropped (the queue of connections to be accepted was full), or its answer.
+/// Their clients waited meanwhile, which is in no message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepeatedConnects {
+    /// How many.
+    pub connections: u64,
+    /// From the first SYN of one to its last, the longest, ns.
+    pub longest_ns: u64,
 }
 
 /// Set in indices of [`Traffic::sent`], to tell them from those of messages.

@@ -38,8 +38,17 @@ impl Scanner<'_> {
         self.threads.complete();
         input::name_flows(&mut self.flows, self.facts);
 
-        let Traffic { messages, extras, uncommon, mut incomplete, classes, framing, sent, between_sends } =
-            self.traffic;
+        let Traffic {
+            messages,
+            extras,
+            uncommon,
+            mut incomplete,
+            classes,
+            framing,
+            sent,
+            repeated_connects,
+            between_sends,
+        } = self.traffic;
         let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
@@ -89,6 +98,7 @@ impl Scanner<'_> {
                 incomplete,
                 outgoing,
                 numa_moves: self.numa_moves,
+                repeated_connects,
                 multiplexed,
                 classes: classes.into_list(),
                 framing,

@@ -35,7 +35,7 @@ use crate::messages::routines::Routines;
 use crate::messages::task_runs::TaskRuns;
 use crate::messages::udp::Datagrams;
 use crate::messages::udp_replies::UdpReplies;
-use crate::messages::{Extra, Traffic};
+use crate::messages::{Extra, RepeatedConnects, Traffic};
 use crate::model::{Flow, Incomplete, Message, Sent};
 use crate::timelines::busy_periods::BusyPeriods;
 use crate::timelines::cores::Core;
@@ -77,6 +77,8 @@ pub struct Counted {
     pub outgoing: outgoing::Counts,
     /// How often NUMA balancing moved a thread of the target.
     pub numa_moves: u64,
+    /// Connections whose SYN came again.
+    pub repeated_connects: RepeatedConnects,
     /// Messages on connections that requests may share.
     pub multiplexed: Multiplexed,
     /// Classes of requests.

@@ -115,7 +115,8 @@ impl Scanner<'_> {
             let range = match &self.captures {
                 None => flow.receiver.recv(event, call, index, &mut self.traffic),
                 Some((protocol, captures)) => {
-                    let from_start = flow.new && flow.opened.map(|seq| seq.wrapping_add(1)) == flow.receiver.next();
+                    let from_start =
+                        flow.new && flow.opened.map(|(seq, _)| seq.wrapping_add(1)) == flow.receiver.next();
                     let framed = flow
                         .framed
                         .get_or_insert_with(|| Box::new(Framed::new(*protocol, index, flow.new, from_start)));

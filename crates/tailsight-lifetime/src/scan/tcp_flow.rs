@@ -9,11 +9,16 @@ use crate::messages::tcp::Receiver;
 use crate::messages::{RecvCall, SENT, Traffic};
 use crate::model::Incomplete;
 
+/// A client sends its SYN again after a second, then after two, four …; by a policy of its own sooner.
+const SYN_REPEATED_NS: u64 = 200_000_000;
+
 #[derive(Default)]
 pub(super) struct TcpFlow {
     pub(super) index: Option<u32>,
-    /// The sequence number of the last SYN.
-    pub(super) opened: Option<u32>,
+    /// The sequence number of the last SYN, and when it came first.
+    pub(super) opened: Option<(u32, u64)>,
+    /// It came again.
+    repeated: bool,
     /// Opened, and nothing received yet.
     pub(super) new: bool,
     pub(super) receiver: Receiver,
@@ -51,7 +56,17 @@ struct EarlyReply {
 impl TcpFlow {
     /// A SYN: the same ports carry a new connection with sequence numbers of its own, unless it is the same SYN again.
     pub(super) fn opened(&mut self, seq: u32, ts: u64, traffic: &mut Traffic) {
-        if self.opened.replace(seq) != Some(seq) {
+        if let Some((_, first_ns)) = self.opened.filter(|&(last, _)| last == seq) {
+            // At once it is the same packet, at another place of the stack.
+            let waited_ns = ts.saturating_sub(first_ns);
+            if waited_ns >= SYN_REPEATED_NS {
+                let repeated = &mut traffic.repeated_connects;
+                repeated.connections += u64::from(!std::mem::replace(&mut self.repeated, true));
+                repeated.longest_ns = repeated.longest_ns.max(waited_ns);
+            }
+        } else {
+            self.opened = Some((seq, ts));
+            self.repeated = false;
             self.end(Incomplete::ConnectionEnded, ts, traffic);
             self.framed = None;
             self.receiver = Receiver::default();

@@ -132,6 +132,18 @@ fn a_repeated_syn_forgets_nothing() {
     assert_eq!(stages(&analysis), vec![(10, 13, 20)]);
 }
 
+/// A client's 1.02 s, for which its SYN was dropped because the queue of connections to be accepted was full, were nowhere.
+#[test]
+fn a_client_whose_syn_was_dropped_waited_before_its_first_message() {
+    let syn = |ts| packet(ts, Kind::RxStack, flow_flags::SYN, 99, 0, 2);
+    let second = 1_000_000_000;
+    let connects = |syns: Vec<Event>| analyse(vec![syns]).lifetimes.repeated_connects;
+    // Seen at two places of the stack, then again, and again.
+    let late = connects(vec![syn(5), syn(2_000), syn(second + 5), syn(3 * second + 5)]);
+    assert_eq!((late.connections, late.longest_ns), (1, 3 * second));
+    assert_eq!(connects(vec![syn(5), syn(2_000)]).connections, 0);
+}
+
 /// A packet whose range lies around that of a packet still in the queue used up the other's first sight.
 #[test]
 fn a_packet_took_the_arrival_of_another_inside_its_range() {
