@@ -77,6 +77,14 @@ export type ByThread = {
   threads: number;
 };
 
+/** Who called a function. */
+export type CallerPart = {
+  /** Its name. */
+  name: string;
+  /** The part of the cause's deviation that is in the function called from there. */
+  share: number;
+};
+
 /** What the objective allows, and what the load needs. */
 export type Capacity = {
   /** Messages a second at which the ideal server passes the objective; null when it does at the lowest load looked at. */
@@ -551,6 +559,8 @@ export type FunctionPart = {
   build_id: string;
   /** Who called `name`. */
   caller?: string | null;
+  /** Those that called it, each with its part of the cause, where several did: the largest first. */
+  callers?: CallerPart[];
   /** Where the reference has no sample of it: how likely that is by chance, if it had as much of it as the focus. Absent in diagnoses of older versions. */
   chance?: number | null;
   /** 95 % bootstrap interval of that, over messages. */

@@ -4,7 +4,7 @@
 
 use tailsight_diagnose::cause::{Category, Subject};
 use tailsight_diagnose::functions::without_arguments;
-use tailsight_diagnose::model::{Cause, Diagnosis, FunctionHow, FunctionPart, MeanwhilePart, RuntimePart};
+use tailsight_diagnose::model::{CallerPart, Cause, Diagnosis, FunctionHow, FunctionPart, MeanwhilePart, RuntimePart};
 use tailsight_lifetime::Doing;
 
 /// Points of a hundred in the parts of a function's callees from which on they are said.
@@ -13,21 +13,49 @@ const APART: f64 = 10.0;
 /// What is known of a cause's first function, of what was done meanwhile, and of the first function of what held the messages ahead.
 pub fn clauses(cause: &Cause) -> Vec<String> {
     let own = cause.functions.first();
-    let held = cause.root.first().and_then(|root| root.functions.first());
+    let root = cause.root.first();
     // What the thread did for the messages ahead is mostly what held those.
-    let held = held.filter(|held| own.is_none_or(|own| own.name != held.name));
+    let held = root.and_then(|root| root.functions.first()).filter(|held| own.is_none_or(|own| own.name != held.name));
     let meanwhile = own.filter(|_| !cause.meanwhile.is_empty()).map(|_| meanwhile(&cause.meanwhile));
-    let held = held.map(|held| clause("what held those", held));
+    let of_reference = root.and_then(|root| root.samples).map_or(0, |[_, reference]| reference);
+    let held = held.map(|held| clause(&Of { what: "what held those", of_reference, ..Of::IT }, held));
     own.map(|own| of_cause(cause, own)).into_iter().chain(meanwhile).chain(held).collect()
+}
+
+/// Who it was whose time a cause is, where that is not the message's own thread.
+fn other(cause: &Cause) -> Option<&'static str> {
+    match cause.subject.as_ref()? {
+        Subject::Holder { .. } => Some("the holder"),
+        Subject::OtherThread { .. } => Some("the other thread"),
+        Subject::OtherThreads { .. } => Some("the other worker"),
+        _ => None,
+    }
 }
 
 fn of_cause(cause: &Cause, first: &FunctionPart) -> String {
     // While others held the messages ahead the application ran nothing: no sample is of that part of the wait.
     let by_others = cause.root.first().is_some_and(|root| is_of_others(root.category));
     let what = if by_others { "what the application ran meanwhile" } else { "it" };
+    let of_reference = cause.samples.map_or(0, |[_, reference]| reference);
     // What the cause is called is not said again of its place.
     let is_named = |r: &RuntimePart| cause.name.starts_with(&format!("{} {}", r.of, r.does));
-    clause(what, &FunctionPart { runtime: first.runtime.clone().filter(|r| !is_named(r)), ..first.clone() })
+    let first = FunctionPart { runtime: first.runtime.clone().filter(|r| !is_named(r)), ..first.clone() };
+    clause(&Of { what, waited: other(cause).unwrap_or("it"), of_reference }, &first)
+}
+
+/// What a clause on a function is of.
+pub struct Of<'a> {
+    /// What the function has a part of.
+    what: &'a str,
+    /// Who waited there.
+    waited: &'a str,
+    /// The samples that the reference has of it; 0: none, or that is not said.
+    of_reference: u64,
+}
+
+impl Of<'_> {
+    /// What the sentence was about.
+    pub const IT: Of<'static> = Of { what: "it", waited: "it", of_reference: 0 };
 }
 
 /// Whether it is time in which others had the core, so that the target's thread ran no function.
@@ -36,18 +64,27 @@ fn is_of_others(category: Category) -> bool {
 }
 
 /// What is known of the first function of `of`.
-pub fn clause(of: &str, first: &FunctionPart) -> String {
+pub fn clause(of: &Of<'_>, first: &FunctionPart) -> String {
     let points = |share: f64| (share * 100.0).round().clamp(0.0, 100.0);
     let (share, alone) = (points(first.inclusive()), points(first.share));
-    let by = first.caller.as_ref().map_or(String::new(), |caller| format!(", called by {}", without_arguments(caller)));
     // As much as it is, a few points of it make no other picture.
     let rest = if share - alone >= APART {
         format!(" ({:.0} % in functions that it called and that are listed, too)", share - alone)
     } else {
         String::new()
     };
-    let (name, place, how) = (without_arguments(&first.name), inside(first), how(first));
-    format!("{share:.0} % of {of} in {name}{place}{by}{rest}: {how}{}{}", unknown(first), runtime(first))
+    let (name, place, by, how) = (without_arguments(&first.name), inside(first), called_by(first), how(of, first));
+    format!("{share:.0} % of {} in {name}{place}{by}{rest}: {how}{}{}", of.what, unknown(first), runtime(first))
+}
+
+/// Who called a function, each with its part where it was not one alone.
+fn called_by(function: &FunctionPart) -> String {
+    let part = |caller: &CallerPart| format!("{} ({})", without_arguments(&caller.name), percent(caller.share));
+    match (function.callers.as_slice(), &function.caller) {
+        ([], None) => String::new(),
+        ([], Some(caller)) => format!(", called by {}", without_arguments(caller)),
+        (callers, _) => format!(", called by {}", callers.iter().map(part).collect::<Vec<_>>().join(" and ")),
+    }
 }
 
 /// The functions beside a function without a name, and the library's that it called.
@@ -60,12 +97,17 @@ fn inside(function: &FunctionPart) -> String {
 }
 
 /// What is known of it against the reference, or that it is a wait.
-fn how(function: &FunctionPart) -> String {
+fn how(of: &Of<'_>, function: &FunctionPart) -> String {
+    /// With fewer samples of the reference, chance is not told by a number.
+    const FEW: u64 = 20;
     match function.how {
         _ if function.waits && function.waits_for_any => {
             "where its thread waits for whatever comes, for any task".to_owned()
         }
-        _ if function.waits => "where it waited".to_owned(),
+        _ if function.waits => format!("where {} waited", of.waited),
+        FunctionHow::Unexpected if (1..FEW).contains(&of.of_reference) => {
+            format!("in none of the {} samples that the reference has of it", of.of_reference)
+        }
         FunctionHow::Unexpected => format!("in no sample of the reference{}", by_chance(function.chance)),
         FunctionHow::More => "more time than in the reference".to_owned(),
     }
@@ -198,6 +240,8 @@ pub fn only_one_sampled(diagnosis: &Diagnosis) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use tailsight_lifetime::Role;
+
     use super::*;
 
     /// "which the reference never ran" was said of a function that every request runs, and no sample had met.
@@ -210,7 +254,7 @@ mod tests {
             chance: Some(0.042),
             ..FunctionPart::default()
         };
-        let says = |part: &FunctionPart| clause("it", part);
+        let says = |part: &FunctionPart| clause(&Of::IT, part);
         assert_eq!(
             says(&part),
             "50 % of it in render: in no sample of the reference, which chance alone does in 4.2 % of runs"
@@ -218,6 +262,52 @@ mod tests {
         assert!(says(&FunctionPart { chance: Some(1e-9), ..part.clone() }).ends_with("in less than 0.1 % of runs"));
         let waits = FunctionPart { waits: true, chance: None, ..part };
         assert!(says(&waits).ends_with("render: where it waited"), "{}", says(&waits));
+    }
+
+    /// A median query ran `mysql_execute_command`, too: the reference had 7 samples of its waits behind others, and none was there.
+    #[test]
+    fn of_few_samples_the_number_is_said_and_no_chance() {
+        let part = FunctionPart {
+            name: "run".into(),
+            share: 1.0,
+            how: FunctionHow::Unexpected,
+            chance: Some(1e-9),
+            ..FunctionPart::default()
+        };
+        let says = |of_reference| clause(&Of { of_reference, ..Of::IT }, &part);
+        assert_eq!(says(7), "100 % of it in run: in none of the 7 samples that the reference has of it");
+        assert!(
+            says(700)
+                .ends_with("run: in no sample of the reference, which chance alone does in less than 0.1 % of runs")
+        );
+    }
+
+    /// "Where it waited" was said of the holder of a lock as of those that waited for it.
+    #[test]
+    fn who_waited_in_a_function_is_said() {
+        let part = FunctionPart { name: "nap".into(), share: 1.0, waits: true, ..FunctionPart::default() };
+        let says = |subject| {
+            let cause = Cause::new(Category::LockWait, "w".into(), subject, vec![], Role::A);
+            of_cause(&Cause { functions: vec![part.clone()], ..cause }, &part)
+        };
+        assert_eq!(says(Subject::Holder { name: "w".into() }), "100 % of it in nap: where the holder waited");
+        assert_eq!(says(Subject::Task { name: "w".into() }), "100 % of it in nap: where it waited");
+    }
+
+    /// SQLite's busy handler was "called by sqlite3PagerSharedLock (42 % in functions that it called)": two functions called it.
+    #[test]
+    fn several_callers_have_a_part_each() {
+        let caller = |name: &str, share| CallerPart { name: name.into(), share };
+        let part = FunctionPart {
+            name: "busy".into(),
+            caller: Some("read".into()),
+            callers: vec![caller("read", 0.58), caller("write", 0.42)],
+            share: 1.0,
+            waits: true,
+            ..FunctionPart::default()
+        };
+        let text = clause(&Of::IT, &part);
+        assert_eq!(text, "100 % of it in busy, called by read (58 %) and write (42 %): where it waited");
     }
 
     /// nginx without symbols: 96 % was in `deflate`, which only the JSON had.
@@ -230,7 +320,7 @@ mod tests {
             share: 1.0,
             ..FunctionPart::default()
         };
-        let text = clause("it", &part);
+        let text = clause(&Of::IT, &part);
         assert!(
             text.starts_with("100 % of it in nginx+0x96890 (without a name, between before and after; in deflate): "),
             "{text}"
@@ -248,7 +338,7 @@ mod tests {
             ..FunctionPart::default()
         };
         assert_eq!(
-            clause("it", &part),
+            clause(&Of::IT, &part),
             "100 % of it in CPython's interpreter (in _PyEval_EvalFrameDefault): more time than in the reference; which function of the \
              program it ran is not recorded; CPython 3.12 or newer tells it when it is started with -X perf"
         );

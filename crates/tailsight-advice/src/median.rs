@@ -9,6 +9,7 @@ use tailsight_diagnose::model::{Typical, TypicalRow};
 use tailsight_units::format::signed_duration as human;
 
 use crate::data::{ADVICE, Pathology};
+use crate::functions::Of;
 use crate::{functions, placeholders};
 
 /// Advises on the rows that are large.
@@ -20,7 +21,7 @@ pub fn fill(typical: &mut Typical, app: &str) {
 /// `queued_ns`: how long the median reply waits to be sent.
 fn advice(row: &TypicalRow, queued_ns: u64, app: &str) -> Option<String> {
     let entry = ADVICE.typical.iter().find(|entry| row.is_large() && fits(entry, row, queued_ns))?;
-    let place = row.functions.first().map(|first| functions::clause("it", first));
+    let place = row.functions.first().map(|first| functions::clause(&Of::IT, first));
     let says = place.as_ref().and(entry.placed.as_ref()).unwrap_or(&entry.says);
     placeholders::replace(says, |key| match key {
         "app" => Some(app.to_owned()),

@@ -192,10 +192,10 @@ fn whose(cause: &Cause) -> String {
 fn held(root: &[Root]) -> Option<String> {
     let first = root.first()?;
     let what = root_words(&Root { functions: vec![], ..first.clone() });
-    let more = format!("{} more than usual in", human(first.mean_ns));
+    let more = format!("{} more than usual", human(first.mean_ns));
     let messages = match first.messages {
-        1 => format!("{more} 1 message"),
-        messages => format!("on average {more} each of {messages} messages"),
+        1 => format!("{more} in 1 message"),
+        messages => format!("in {messages} messages, {more} on average"),
     };
     let of_wait =
         first.of_wait.map_or_else(String::new, |part| format!(" ({:.0} % of the wait)", part.min(1.0) * 100.0));

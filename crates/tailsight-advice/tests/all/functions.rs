@@ -84,7 +84,10 @@ fn what_held_a_queue_is_said_with_its_function() {
         "{sorts}"
     );
     let collects = text([("gc_start", "libruby.so"), ("serve", "ruby")]);
-    assert!(collects.contains("; what held those: its runtime (Ruby collecting garbage), on average "), "{collects}");
+    assert!(
+        collects.contains("; what held those: its runtime (Ruby collecting garbage), in 5 messages, "),
+        "{collects}"
+    );
 }
 
 /// nginx: "what held those: another program (tailsight) …; 100 % of it in nginx+0x96890": a function of nginx cannot have another's time.

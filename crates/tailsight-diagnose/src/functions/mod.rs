@@ -29,7 +29,7 @@ use tailsight_trace::samples::{FrameRow, Samples};
 use crate::Options;
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
-use crate::model::{Cause, FunctionHow, FunctionPart, HotFrame, InPlaceOf, RuntimePart};
+use crate::model::{CallerPart, Cause, FunctionHow, FunctionPart, HotFrame, InPlaceOf, RuntimePart};
 use crate::rows::Rows;
 use crate::rows::profile::{Profile, slot_of};
 use counted::{Counted, Resampled};
@@ -481,11 +481,13 @@ fn merged(parts: Vec<(FunctionPart, Vec<f64>)>) -> Vec<FunctionPart> {
     let mut out: Vec<(FunctionPart, Vec<f64>)> = vec![];
     for (part, times) in parts {
         let same = |(o, _): &&mut (FunctionPart, Vec<f64>)| {
-            o.name == part.name && o.module == part.module && o.inside == part.inside
+            let inside = o.inside == part.inside || part.waits && (o.inside.is_none() || part.inside.is_none());
+            o.name == part.name && o.module == part.module && inside
         };
         match out.iter_mut().find(same) {
             Some((first, sums)) => {
                 sums.iter_mut().zip(times).for_each(|(sum, ns)| *sum += ns);
+                add_caller(first, &part);
                 first.share += part.share;
                 first.share_with_callees = first.share_with_callees.map(|whole| whole.max(first.share));
                 first.deviation_ns += part.deviation_ns;
@@ -501,6 +503,21 @@ fn merged(parts: Vec<(FunctionPart, Vec<f64>)>) -> Vec<FunctionPart> {
     let mut out: Vec<FunctionPart> = out.into_iter().map(with_spread).collect();
     out.sort_by(|a, b| b.deviation_ns.cmp(&a.deviation_ns).then_with(|| a.name.cmp(&b.name)));
     out
+}
+
+/// Adds who called a part to those that called another part of the same function.
+fn add_caller(first: &mut FunctionPart, part: &FunctionPart) {
+    let (Some(caller), Some(name)) = (&first.caller, &part.caller) else { return };
+    if first.callers.is_empty() && caller == name {
+        return;
+    }
+    if first.callers.is_empty() {
+        first.callers.push(CallerPart { name: caller.clone(), share: first.share });
+    }
+    match first.callers.iter_mut().find(|other| other.name == *name) {
+        Some(other) => other.share += part.share,
+        None => first.callers.push(CallerPart { name: name.clone(), share: part.share }),
+    }
 }
 
 /// The percentiles of [`FunctionPart::spread_ns`].

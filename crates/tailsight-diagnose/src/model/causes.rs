@@ -160,6 +160,9 @@ pub struct FunctionPart {
     /// Who called `name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
+    /// Those that called it, each with its part of the cause, where several did: the largest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<CallerPart>,
     /// Of a function without a name, which `name` calls by its place: the functions that its file exports before and after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<[String; 2]>,
@@ -212,6 +215,15 @@ pub struct FunctionPart {
     pub runtime: Option<RuntimePart>,
     /// The call path to it, outermost function first.
     pub path: Vec<String>,
+}
+
+/// Who called a function.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CallerPart {
+    /// Its name.
+    pub name: String,
+    /// The part of the cause's deviation that is in the function called from there.
+    pub share: f64,
 }
 
 impl FunctionPart {

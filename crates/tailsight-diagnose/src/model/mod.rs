@@ -17,8 +17,8 @@ use crate::cause::{Category, Subject};
 use crate::glob;
 
 pub use causes::{
-    Action, Ahead, ByThread, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, InPlaceOf, MeanwhilePart, Root,
-    RuntimePart, Who,
+    Action, Ahead, ByThread, CallerPart, Cause, Cluster, FunctionHow, FunctionPart, HotFrame, InPlaceOf, MeanwhilePart,
+    Root, RuntimePart, Who,
 };
 pub use changes::{Change, Limit};
 pub use circumstances::{Circumstances, EstimatedCost};

@@ -156,7 +156,7 @@ fn a_bad_host_is_seen_as_bad() {
         "intel_idle driver, menu governor; deepest enabled C6, 133 µs to leave"
     );
     assert_eq!(find(&found_settings, "frequency_governor").value, "powersave and schedutil on 3 of 4 CPUs");
-    assert_eq!(find(&found_settings, "target_cpu_quota").value, "1.50 CPUs, throttled 7 times");
+    assert_eq!(find(&found_settings, "target_cpu_quota").value, "1.50 CPUs, throttled 7 times since it was made");
     assert_eq!(find(&found_settings, "target_memory_limit").value, "1 MiB, 95 % used");
     assert_eq!(find(&found_settings, "target_priority").value, "SCHED_BATCH nice 5, SCHED_OTHER nice 0");
     assert_eq!(find(&found_settings, "receive_cores:eth0").value, "1 interrupt on CPUs 2, which the target uses too");

@@ -84,7 +84,8 @@ pub fn turn(activity: &Activity, tid: u32, (from, until): (u64, u64)) -> Option<
     // A thread of a pool may wait for work as others wait for a lock; it then serves nobody.
     let serving = |at: u64| activity.service.is_serving(tid, at);
     let waited_for_work = sleeps.any(|Wait { from: slept, how, .. }| {
-        let rests = || how.is_for_a_lock() && serving(asked) && !serving(slept);
+        // So may one that slept when the recording began, in a call that is not known.
+        let rests = || (how.is_for_a_lock() || how.is_in_unknown_call()) && serving(asked) && !serving(slept);
         !how.stopped && (how.is_for_work() || rests())
     });
     let got = last.to.unwrap_or(until);

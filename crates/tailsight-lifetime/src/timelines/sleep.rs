@@ -71,6 +71,11 @@ impl Sleep {
         syscalls::waits_for_work(self.nr)
     }
 
+    /// It slept so when the recording began: in which call is not known.
+    pub fn is_in_unknown_call(self) -> bool {
+        self.nr == u32::MAX
+    }
+
     /// In a call that waits for data of somebody.
     pub fn is_for_data(self) -> bool {
         syscalls::waits_for_data(self.nr)

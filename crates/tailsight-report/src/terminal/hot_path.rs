@@ -3,6 +3,7 @@
 //! In: a diagnosis. Out: a heading, its functions where there are several, and about five lines, the innermost
 //! function last; nothing where the run has no samples for it.
 
+use tailsight_diagnose::cause::Subject;
 use tailsight_diagnose::functions::without_arguments;
 use tailsight_diagnose::model::{Cause, FunctionHow, FunctionPart, HotFrame};
 use tailsight_diagnose::{Category, Diagnosis};
@@ -20,9 +21,11 @@ const MORE: usize = 3;
 pub(super) fn lines(d: &Diagnosis, style: &Style) -> Vec<String> {
     // Other programs that ran in the target's place are not sampled.
     let sampled = split(d).0.into_iter().filter(|c| c.share > 0.0).find_map(HotPath::of);
-    let Some(HotPath { title, path, functions, samples }) = sampled else { return vec![] };
+    let Some(HotPath { title, path, functions, samples, of_task }) = sampled else { return vec![] };
     let waits = functions.first().is_some_and(|f| f.waits);
     let from = match waits {
+        // Its thread went on meanwhile.
+        true if of_task => "where the tasks waited".into(),
         true => "where the threads slept".into(),
         false => format!("{} of its time", units::counted(samples, "sample")),
     };
@@ -46,6 +49,8 @@ struct HotPath<'a> {
     path: &'a [HotFrame],
     functions: &'a [FunctionPart],
     samples: u64,
+    /// Of the wait of a runtime's task.
+    of_task: bool,
 }
 
 impl HotPath<'_> {
@@ -59,12 +64,14 @@ impl HotPath<'_> {
                 path: &root.hot_path,
                 functions: &root.functions,
                 samples: root.samples.unwrap_or_default()[0],
+                of_task: false,
             },
             None => HotPath {
                 title: format!("cause {}", cause.rank),
                 path: &cause.hot_path,
                 functions: &cause.functions,
                 samples: cause.samples.unwrap_or_default()[0],
+                of_task: matches!(cause.subject, Some(Subject::Runtime { .. })),
             },
         };
         (!path.path.is_empty()).then_some(path)

@@ -49,7 +49,8 @@ fn about(m: &Shown, style: &Style) -> Vec<String> {
         ids => {
             let list: Vec<String> = ids.iter().rev().map(u32::to_string).collect();
             let most = if ids.len() == 16 { "at least " } else { "" };
-            format!("{most}{} served ahead of it: {}", units::counted(ids.len() as u64, "message"), list.join(", "))
+            let messages = units::counted(ids.len() as u64, "message");
+            format!("{most}{messages} that came before it to that thread had no reply yet: {}", list.join(", "))
         }
     };
     let who =

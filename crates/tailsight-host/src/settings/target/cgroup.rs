@@ -55,7 +55,7 @@ pub(super) fn cpu_quota(root: &Root, pid: u32) -> Setting {
     let throttled = limits.iter().filter_map(|l| stat(root, &format!("{}/cpu.stat", l.4), "nr_throttled")).max();
     let mut value = format!("{cpus:.2} CPUs");
     if let Some(n) = throttled {
-        value += &format!(", throttled {n} times");
+        value += &format!(", throttled {n} times since it was made");
     }
     let s = Setting::hurts(
         ID,
