@@ -7,6 +7,7 @@ use tailsight_diagnose::cause::Subject;
 use tailsight_diagnose::functions::without_arguments;
 use tailsight_diagnose::model::{Cause, FunctionHow, FunctionPart, HotFrame};
 use tailsight_diagnose::{Category, Diagnosis};
+use tailsight_trace::samples::JIT;
 
 use super::causes::split;
 use super::text::{clean, cut, paint};
@@ -78,20 +79,27 @@ impl HotPath<'_> {
     }
 }
 
-/// The frames that are shown, by their places: the innermost one, those of the program itself from the innermost on, then the outermost one
-/// and the next to the innermost, up to so many lines.
+/// The frames that are shown, by their places: the innermost one, those of the program itself from the innermost on, then those that a
+/// runtime compiled, the outermost one and the next to the innermost, up to so many lines.
 fn shown(path: &[HotFrame]) -> Vec<usize> {
     let last = path.len().checked_sub(1);
-    let own = (0..path.len()).rev().filter(|&at| path[at].own);
-    let usual = (0..path.len()).take(1).chain((0..path.len()).rev());
+    let from_innermost = || (0..path.len()).rev();
+    let own = from_innermost().filter(|&at| path[at].own);
+    let compiled = from_innermost().filter(|&at| is_compiled(&path[at]));
+    let usual = (0..path.len()).take(1).chain(from_innermost());
     let mut out: Vec<usize> = vec![];
-    for at in last.into_iter().chain(own).chain(usual) {
+    for at in last.into_iter().chain(own).chain(compiled).chain(usual) {
         if out.len() < LINES && !out.contains(&at) {
             out.push(at);
         }
     }
     out.sort_unstable();
     out
+}
+
+/// Whether it is a method or function that a runtime compiled, and none of what runs those: its name has a class or a file.
+fn is_compiled(frame: &HotFrame) -> bool {
+    frame.module == JIT && frame.name.contains(['.', ':'])
 }
 
 fn line(frame: &HotFrame, depth: usize, skipped: &str, style: &Style) -> String {
@@ -153,6 +161,21 @@ mod tests {
         assert_eq!(shown(&path), [0, 3, 7, 38, 39]);
         path.iter_mut().for_each(|frame| frame.own = true);
         assert_eq!(shown(&path), [35, 36, 37, 38, 39]);
+    }
+
+    /// Tomcat: `Thread.sleep` and `ConcurrentHashMap.compute` were among "… 18 more" between `clone3` and four functions of libc.
+    #[test]
+    fn what_a_runtime_compiled_is_not_hidden() {
+        let mut path = path(23);
+        for (at, name) in [
+            (8, "StubRoutines (1)"),
+            (11, "Object a.Map.compute(Object)"),
+            (12, "Interpreter"),
+            (15, "void a.Thread.sleep(long)"),
+        ] {
+            (path[at].name, path[at].module) = (name.into(), JIT.into());
+        }
+        assert_eq!(shown(&path), [0, 11, 15, 21, 22]);
     }
 
     #[test]
