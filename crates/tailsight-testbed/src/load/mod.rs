@@ -39,8 +39,23 @@ const LOOK: Duration = Duration::from_millis(5);
 /// # Errors
 /// [`Error::InvalidWorkload`], [`Error::Setup`], [`Error::Malformed`], [`Error::ServerGone`], [`Error::Io`].
 pub fn run(workloads: &[Workload], duration: Duration, spin: bool, stop: &AtomicBool) -> Result<Vec<LoadSummary>> {
+    run_telling(workloads, duration, spin, stop, || ())
+}
+
+/// As [`run`]; `prepared` is called when connections and first values are made, just before the first requests.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_telling(
+    workloads: &[Workload],
+    duration: Duration,
+    spin: bool,
+    stop: &AtomicBool,
+    prepared: impl FnOnce(),
+) -> Result<Vec<LoadSummary>> {
     workloads.iter().try_for_each(Workload::validate)?;
     let drivers = start(workloads, duration, spin)?;
+    prepared();
     let mut left = duration.saturating_add(Duration::from_nanos(tailsight_load::LEAD_NS));
     while !left.is_zero() && !stop.load(Ordering::Relaxed) {
         // A load that is over before its time has lost its server; the others are then of no use.

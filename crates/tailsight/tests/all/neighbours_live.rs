@@ -57,9 +57,20 @@ impl Hosts {
         id
     }
 
+    /// It listens when this returns.
     fn memcached(&mut self, which: &str, address: &str, port: &str) -> u32 {
         let mut command = Command::new("memcached");
-        self.start(which, command.args(["-u", "nobody", "-t", "1", "-U", "0", "-l", address, "-p", port]))
+        let id = self.start(which, command.args(["-u", "nobody", "-t", "1", "-U", "0", "-l", address, "-p", port]));
+        let ip: Ipv4Addr = address.parse().expect("an address");
+        let port: u16 = port.parse().expect("a port");
+        // As /proc has it: the address in the order of this machine, state 0A is LISTEN.
+        let socket = format!(" {:08X}:{port:04X} 00000000:0000 0A ", u32::from_ne_bytes(ip.octets()));
+        let begun = std::time::Instant::now();
+        while !std::fs::read_to_string(format!("/proc/{id}/net/tcp")).is_ok_and(|table| table.contains(&socket)) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "memcached does not listen at {address}:{port}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        id
     }
 
     fn load(&mut self, url: &str) {
@@ -116,7 +127,6 @@ fn of_two_servers_on_one_port_a_recording_holds_one() {
     // In one namespace, by the address alone.
     let bound = hosts.memcached("a", "10.79.0.22", "9090");
     hosts.memcached("a", "10.79.0.2", "9090");
-    std::thread::sleep(Duration::from_millis(500));
     for url in ["10.79.0.2:8080", "10.79.0.3:8080", "10.79.0.22:9090", "10.79.0.2:9090"] {
         hosts.load(&format!("memcached://{url}"));
     }

@@ -156,14 +156,17 @@ impl Live {
     /// Runs a load until `during` returns, and gives both results.
     pub fn under_load<T>(&self, workloads: &[Workload], during: impl FnOnce() -> T) -> (T, Vec<LoadSummary>) {
         let stop = AtomicBool::new(false);
+        let (prepared, is_prepared) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
-            let load = scope.spawn(|| {
-                self.pair
-                    .client
-                    .run(|| load::run(workloads, Duration::from_secs(30), false, &stop))
-                    .expect("the namespace")
+            let stop = &stop;
+            let load = scope.spawn(move || {
+                let told = || prepared.send(()).expect("who waits for it");
+                let load = || load::run_telling(workloads, Duration::from_secs(30), false, stop, told);
+                self.pair.client.run(load).expect("the namespace")
             });
-            // Connections and first values are made before anything is recorded.
+            // Connections and first values are made before anything is recorded, which takes seconds on a busy machine. A load that failed
+            // says so where it is waited for.
+            let _ = is_prepared.recv_timeout(Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(300));
             let result = during();
             stop.store(true, Ordering::Relaxed);
