@@ -289,9 +289,16 @@ fn requests_are_messages(live: &Live, server: &Server, protocol: &str, workload:
     let named = lifetimes.messages.iter().filter(|m| lifetimes.class(m).is_some_and(|c| c.name == class)).count();
     assert!(named as f64 >= 0.999 * sent, "{named} of {sent} are {class:?}: {:?}", lifetimes.classes);
     let paired = lifetimes.messages.iter().filter(|m| m.flags & flags::UNFRAMED == 0 && m.pairing().is_some()).count();
-    assert!(paired as f64 + 40.0 >= 0.995 * sent, "{paired} of {sent} have their own reply; {framing:?}");
+    // What came last may have its reply after the end; on a busy machine, where the server was away, that is a few hundred.
+    let last_ns = lifetimes.messages.iter().map(|m| m.recv_ns).max().unwrap_or(0);
+    let came_last = lifetimes.messages.iter().filter(|m| m.recv_ns + 100_000_000 > last_ns && m.send_ns == 0).count();
+    let came_last = came_last.max(40);
+    assert!(paired as f64 + came_last as f64 >= 0.995 * sent, "{paired} of {sent} have their own reply; {framing:?}");
     let replies = lifetimes.messages.iter().filter(|m| m.reply_bytes > 0).count();
-    assert!(replies as f64 + 40.0 >= 0.99 * sent, "{replies} of {sent} have a reply that was framed; {framing:?}");
+    assert!(
+        replies as f64 + came_last as f64 >= 0.99 * sent,
+        "{replies} of {sent} have a reply that was framed; {framing:?}"
+    );
     let output = self::run(&["export", &out]);
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
 }
