@@ -83,7 +83,7 @@ impl Advisor<'_> {
 
     /// What happened, where who or what it was says more than the category.
     fn of_subject(&self, cause: &Cause) -> Option<String> {
-        use Category::{AppProcessing, BackendWait, LockWait, PoolWait};
+        use Category::{AppProcessing, BackendWait, LockWait};
         let (app, title, subject) = (self.app, cause.title(), cause.subject.as_ref()?);
         Some(match (subject, cause.category) {
             (Subject::LaterArrivals, _) => format!("{app} served later messages first"),
@@ -100,8 +100,7 @@ impl Advisor<'_> {
             (Subject::WaitIn { call: Some(call), .. }, AppProcessing) if named_waits_for_work(call) => {
                 format!("{app} waited for what the kernel does not show, its thread in {call}")
             }
-            // Of the server behind which a queue is.
-            (Subject::Peer { .. }, PoolWait) => format!("{app} waited for {title}"),
+            (Subject::Turn { .. }, _) => format!("{app} waited for {title}"),
             // Where its task waited says what for.
             (Subject::Runtime { .. }, BackendWait) => format!("{app} waited for another server ({title})"),
             (Subject::Runtime { .. }, AppProcessing) => format!("{app} itself waited ({title})"),

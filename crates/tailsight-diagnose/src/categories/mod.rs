@@ -304,7 +304,9 @@ impl<'a> Seen<'a> {
                 _ => None,
             }),
             peer: owner.frames.iter().find_map(|f| match *f {
-                Frame::Peer { symbol, .. } => symbols.get(symbol as usize).filter(|s| !s.is_empty()).cloned(),
+                Frame::Peer { symbol, .. } | Frame::Turn { symbol, .. } => {
+                    symbols.get(symbol as usize).filter(|s| !s.is_empty()).cloned()
+                }
                 _ => None,
             }),
         }
@@ -406,6 +408,7 @@ impl Rule {
             ("waits in {syscall} for {waker}", _) => Subject::WaitIn { call: call(), waker: Some(waker()) },
             ("waits in {syscall} for {comm}", _) => Subject::WaitIn { call: call(), waker: Some(shown(s.task)) },
             ("waits for {waker}", _) => Subject::WaitFor { waker: waker() },
+            ("its turn to ask {peer}", _) => Subject::Turn { server: shown(s.peer()) },
             ("{peer}", _) => Subject::Peer { name: shown(s.peer()) },
             _ => Subject::named(shown(&self.filled(s))),
         }

@@ -24,6 +24,7 @@ pub fn base(subject: &Subject) -> String {
         Subject::Task { name } | Subject::Application { name } | Subject::Peer { name } | Subject::Named { name } => {
             name.clone()
         }
+        Subject::Turn { server } => format!("its turn to ask {server}"),
         Subject::Holder { name } => format!("{name} holds it"),
         Subject::OtherThread { name } => format!("{name} (other thread)"),
         Subject::OtherThreads { application } => format!("{application} (other threads)"),
@@ -173,6 +174,7 @@ fn in_words(frame: &NamedFrame, of_thread: bool) -> String {
         FrameKind::Migrate => format!("migrating pages ({what})"),
         FrameKind::TxDropped => format!("dropped on its way out ({what})"),
         FrameKind::Peer => format!("for {what}"),
+        FrameKind::Turn => format!("for its turn to ask {what}"),
         FrameKind::Reclaim => format!("reclaiming memory ({what})"),
         FrameKind::IdleState => format!("in idle state {what}"),
         FrameKind::Parked => "while its task waited".into(),

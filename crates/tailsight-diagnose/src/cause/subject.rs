@@ -71,6 +71,11 @@ pub enum Subject {
         /// Its address and port.
         name: String,
     },
+    /// The turn to ask another server.
+    Turn {
+        /// Its address and port.
+        server: String,
+    },
     /// Requests of a class that costs more than others.
     Class {
         /// The class.

@@ -97,6 +97,7 @@ fn frame(original: &Frame, symbol_of: &[u32], stacks: u32) -> Frame {
         Frame::WokenBy { symbol: s } => Frame::WokenBy { symbol: symbol(s) },
         Frame::TxDropped { symbol: s } => Frame::TxDropped { symbol: symbol(s) },
         Frame::Peer { symbol: s, guessed } => Frame::Peer { symbol: symbol(s), guessed },
+        Frame::Turn { symbol: s, guessed } => Frame::Turn { symbol: symbol(s), guessed },
         Frame::Function { symbol: s, kernel } => Frame::Function { symbol: symbol(s), kernel },
         Frame::Place { stack } => Frame::Place { stack: stack.saturating_add(stacks) },
         Frame::MadeReady { stack } => Frame::MadeReady { stack: stack.saturating_add(stacks) },

@@ -56,6 +56,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..3u32).prop_map(|symbol| Frame::WokenBy { symbol }),
         (0..4u8).prop_map(|which| Frame::Reclaim { which }),
         (0..3u32).prop_map(|symbol| Frame::Peer { symbol, guessed: false }),
+        (0..3u32).prop_map(|symbol| Frame::Turn { symbol, guessed: false }),
         Just(Frame::Serving),
         Just(Frame::Throttled),
         Just(Frame::Stolen),
@@ -442,6 +443,16 @@ fn names_are_only_names() {
     };
     assert_eq!(name("{app}"), "{app}");
     assert_eq!(name("x\u{1b}[2Jy"), "x\u{fffd}[2Jy");
+    // A server may be called like what is waited for in front of another one.
+    let symbols = ["its turn to ask (127.0.0.1:9)".to_owned()];
+    let frames = [Frame::Peer { symbol: 0, guessed: false }, Frame::Turn { symbol: 0, guessed: false }];
+    let said = frames.map(|frame| {
+        let waits = owner(Context::Blocked, &[frame]);
+        let verdict = table.classify(&waits, &Task::default(), Leg::Service, Role::A, "memcached", &symbols);
+        (verdict.category.as_str(), verdict.name)
+    });
+    let names = ["its turn to ask (127.0.0.1:9)", "its turn to ask its turn to ask (127.0.0.1:9)"].map(str::to_owned);
+    assert_eq!(said, [("backend-wait", names[0].clone()), ("pool-wait", names[1].clone())]);
 }
 
 #[test]

@@ -44,8 +44,8 @@ pub struct Call {
     /// Of that, when the answer to another message's call on this connection was received, if that came after this message: the connection was
     /// not free before; else 0.
     pub freed: u64,
-    /// Then its turn on that connection: index into the run's symbols.
-    pub turn: u32,
+    /// It is a wait for its turn there: the answer is to another message's request.
+    pub turn: bool,
     /// Whose it is rests on the order of calls: the thread that sent it had several messages, and nothing else tells which asked.
     pub guessed: bool,
 }
@@ -430,7 +430,7 @@ impl Peers {
                     peer: c.peer,
                     sent,
                     freed,
-                    turn: 0,
+                    turn: false,
                     guessed: c.guessed,
                 };
                 // While a part lies unread, the program does not wait for the server, whatever is to come.
@@ -448,14 +448,10 @@ impl Peers {
             }
         }
         let for_slots = self.waits_for_a_slot(messages, &sleeps);
-        for (of, mut wait) in self.waits_for_a_connection(messages, &sleeps).into_iter().chain(for_slots) {
+        for (of, wait) in self.waits_for_a_connection(messages, &sleeps).into_iter().chain(for_slots) {
             if kept(of) != NOBODY {
-                wait.peer = self.free_connection_to(wait.peer);
                 waits.push((kept(of), wait));
             }
-        }
-        for (_, call) in waits.iter_mut().filter(|(_, call)| call.freed != 0) {
-            call.turn = self.free_connection_to(call.peer);
         }
         waits.sort_unstable_by_key(|&(id, c)| (id, c.from, c.to));
         let mut out = Found { unknown, by_task, in_parallel: in_parallel(&waits), ..Found::default() };
@@ -521,7 +517,7 @@ impl Peers {
             if let Some(&from) = sleeps.get(sleeps.partition_point(|at| *at <= m.recv_ns)).filter(|at| **at < d.ready) {
                 let (to, received, tid, peer) = (d.ready, d.received, d.receiver, c.peer);
                 let guessed = c.guessed;
-                out.push((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: 0, guessed }));
+                out.push((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: true, guessed }));
             }
         }
         out
@@ -545,7 +541,7 @@ impl Peers {
             let slots::Wait { from_ns: from, freed_by } = wait?;
             let Open { ready: to, received, receiver: tid, .. } = *answered[freed_by];
             let (peer, guessed) = (c.peer, c.guessed);
-            Some((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: 0, guessed }))
+            Some((c.of, Call { from, to, received, tid, peer, sent: 0, freed: 0, turn: true, guessed }))
                 .filter(|_| from < to)
         };
         waits.filter_map(call).collect()
@@ -609,14 +605,15 @@ impl Peers {
         }
     }
 
-    /// The symbol of what a message waits for if all connections to a server are in use.
-    fn free_connection_to(&mut self, peer: u32) -> u32 {
-        self.said_of(peer, |server| format!("its turn to ask {server}"))
-    }
-
     /// The symbol of an answer of a server that is for other messages than the one that waits.
     fn for_other_requests(&mut self, peer: u32) -> u32 {
-        self.said_of(peer, |server| format!("{server}, perhaps for others"))
+        let Some(server) = peer.checked_sub(self.first).and_then(|i| self.names.get(i as usize)) else { return peer };
+        let name = format!("{server}, perhaps for others");
+        let (names, first) = (&mut self.names, self.first);
+        *self.by_name.entry(name).or_insert_with_key(|name| {
+            names.push(name.clone());
+            first + names.len() as u32 - 1
+        })
     }
 
     /// As [`Found::own_from`]. A message makes as many calls as messages of this run do on average, rounded up; a message for which no
@@ -643,16 +640,6 @@ impl Peers {
             within.filter(|(_, sent)| *sent >= m.recv_ns).take(left).map(|(_, sent)| *sent).min().unwrap_or(m.recv_ns)
         };
         (0..).zip(order).map(of).collect()
-    }
-
-    fn said_of(&mut self, peer: u32, say: impl Fn(&str) -> String) -> u32 {
-        let Some(server) = peer.checked_sub(self.first).and_then(|i| self.names.get(i as usize)) else { return peer };
-        let name = say(server);
-        let (names, first) = (&mut self.names, self.first);
-        *self.by_name.entry(name).or_insert_with_key(|name| {
-            names.push(name.clone());
-            first + names.len() as u32 - 1
-        })
     }
 
     /// By connection: when each call on it was sent, and when the last part of its answer could be read (0: never), in order.
@@ -781,7 +768,7 @@ fn in_parallel(waits: &[(u32, Call)]) -> FxHashSet<u32> {
     // By server: messages, and those that asked another one at the same time.
     let mut by_peer: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
     for of_message in waits.chunk_by(|one, other| one.0 == other.0) {
-        for (i, (_, call)) in of_message.iter().enumerate() {
+        for (i, (_, call)) in of_message.iter().enumerate().filter(|(_, (_, call))| !call.turn) {
             let overlaps = |(j, (_, other)): (usize, &(u32, Call))| {
                 i != j && call.peer != other.peer && call.from < other.to && other.from < call.to
             };

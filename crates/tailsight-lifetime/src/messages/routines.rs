@@ -33,7 +33,7 @@ pub struct Parked {
     pub looks_ns: (u64, u64),
     /// Who ended it, where breakpoints told. No task: a time had come.
     pub ended: Option<Ready>,
-    /// For its turn on a connection to another server, by number among the run's symbols; 0: not known to be for that.
+    /// For its turn to ask another server: that one, by number among the run's symbols; 0: not known to be for that.
     pub turn: u32,
     /// It did so for another message, which it answered before it turned to this one.
     pub for_others: bool,

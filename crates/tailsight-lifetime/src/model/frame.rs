@@ -193,6 +193,13 @@ frames! {
         /// That the message asked rests on the order of calls, or is not known. Names and rows are as without it.
         guessed: bool,
     } => [Peer "peer" "?"], names.symbol(symbol);
+    /// The turn to ask another server was waited for: as many requests as may go there were under way.
+    Turn {
+        /// The server: index into the symbols.
+        symbol: u32,
+        /// As of [`Frame::Peer`].
+        guessed: bool,
+    } => [Turn "turn" "?"], names.symbol(symbol);
     /// A timer ended the sleep: its call had a time limit.
     Timer => [Timer "timer" ""], None;
     /// The task of the message waited until another one or its runtime made it go on, while threads did other things.

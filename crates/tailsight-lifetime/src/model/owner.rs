@@ -71,10 +71,14 @@ impl Owner {
         }
     }
 
-    /// Whether it is the wait for another server's answer of which the order of calls alone says that this message asked.
+    /// Whether it is the wait for another server's answer, or for the turn to ask it, of which the order of calls alone says that this
+    /// message asked.
     pub fn is_guessed(&self) -> bool {
         self.context == Context::Blocked
-            && self.frames.iter().any(|frame| matches!(frame, Frame::Peer { guessed: true, .. }))
+            && self
+                .frames
+                .iter()
+                .any(|frame| matches!(frame, Frame::Peer { guessed: true, .. } | Frame::Turn { guessed: true, .. }))
     }
 
     /// The whole path, e.g. `nginx/softirq:net_rx/packet:8088`.

@@ -14,9 +14,8 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
     let mut out = waits;
     for call in calls.iter().filter(|call| call.sent != 0) {
         let sent = call.sent;
-        let in_line = |from: u64| {
-            (from..sent).contains(&call.freed) && (sent - call.freed) * HANDED_OVER <= sent - from && call.turn != 0
-        };
+        let in_line =
+            |from: u64| (from..sent).contains(&call.freed) && (sent - call.freed) * HANDED_OVER <= sent - from;
         let first = out.partition_point(|wait| wait.looks_ns.1 <= sent);
         if let Some(before) = out[..first].last_mut().filter(|before| in_line(before.looks_ns.1)) {
             before.to = before.to.max(call.freed);
@@ -32,7 +31,7 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
             let waited =
                 Parked { from, to: sent, stack: None, looks_ns: (from, from), ended: None, turn: 0, for_others: false };
             let waited = match in_line(from) {
-                true => Parked { to: call.freed, turn: call.turn, ..waited },
+                true => Parked { to: call.freed, turn: call.peer, ..waited },
                 false => waited,
             };
             out.insert(first, waited);

@@ -289,7 +289,8 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
             for call in sources.activity.peers.calls(m.id) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
                 task.pieces(sources, m, (at, begin), focus, out);
-                let frame = Frame::Peer { symbol: call.peer, guessed: call.guessed };
+                let (symbol, guessed) = (call.peer, call.guessed);
+                let frame = if call.turn { Frame::Turn { symbol, guessed } } else { Frame::Peer { symbol, guessed } };
                 let place = place_of_read(sources.activity, call.tid, (begin, end));
                 out.push(Piece::Answer { frame, place, from: begin, to: end });
                 at = end;
@@ -409,7 +410,7 @@ impl Waits {
                 let Parked { stack, for_others, turn, .. } = *wait;
                 match (turn, sources.handling.routines.line(turn)) {
                     (1.., None) => {
-                        let frame = Frame::Peer { symbol: turn, guessed: false };
+                        let frame = Frame::Turn { symbol: turn, guessed: false };
                         out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
                     }
                     // Where others were seen that waited for the same.

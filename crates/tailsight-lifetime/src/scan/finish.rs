@@ -63,8 +63,8 @@ impl Scanner<'_> {
         let extras: Vec<Extra> = gathered(extras, &order);
         overtaken::mark(&mut messages);
         let in_line = messages.iter().zip(&extras).flat_map(|(m, extra)| {
-            let waited = peers.calls(m.id).iter().filter(|call| call.turn != 0);
-            waited.map(move |call| (m, extra, call.turn, call.freed))
+            let waited = peers.calls(m.id).iter().filter(|call| call.freed != 0);
+            waited.map(move |call| (m, extra, call.peer, call.freed))
         });
         self.routines.learn_lines(in_line);
         let turns = Turns::of(&messages, &extras, &peers, &self.threads);

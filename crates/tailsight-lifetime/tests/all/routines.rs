@@ -190,11 +190,13 @@ fn in_line(looks: &[RoutineRow]) -> Analysis {
 fn who_waits_for_a_connection_asks_when_it_is_free() {
     let row = |ts_ns, stack| RoutineRow { since_ns: 1_499_990, ..look(ts_ns, State::Waiting, stack) };
     let service = |looks: &[RoutineRow], recv_ns| -> Vec<_> {
-        let waits = |(_, _, owner): &(u64, u64, String)| owner.starts_with("blocked/p");
+        let waits = |(_, _, owner): &(u64, u64, String)| {
+            ["blocked/p", "blocked/turn"].iter().any(|begin| owner.starts_with(begin))
+        };
         path(&in_line(looks), recv_ns, Leg::Service).into_iter().filter(waits).collect()
     };
     let peer = "blocked/peer:0.0.0.1:3306";
-    let turn = "blocked/peer:its turn to ask 0.0.0.1:3306";
+    let turn = "blocked/turn:0.0.0.1:3306";
     // Seen to wait for the answer only: until the connection was free it waited for that.
     let late = [row(6_000_000, 7)];
     assert_eq!(service(&late, 1_000_000), is(&[(1_100_000, 4_000_000, peer)]));
