@@ -161,7 +161,7 @@ impl Live {
             let stop = &stop;
             let load = scope.spawn(move || {
                 let told = || prepared.send(()).expect("who waits for it");
-                let load = || load::run_telling(workloads, Duration::from_secs(30), false, stop, told);
+                let load = || load::run_telling(workloads, LONGEST_LOAD, false, stop, told);
                 self.pair.client.run(load).expect("the namespace")
             });
             // Connections and first values are made before anything is recorded, which takes seconds on a busy machine. A load that failed
@@ -180,6 +180,9 @@ pub fn address(v6: bool, port: u16) -> SocketAddr {
     let ip = if v6 { netns::SERVER_V6 } else { netns::SERVER_V4 };
     SocketAddr::new(ip, port)
 }
+
+/// A load ends when what it is for has ended. On a machine that others fill a recorder, which gives way, may take half a minute to begin.
+const LONGEST_LOAD: Duration = Duration::from_secs(120);
 
 /// How much of the slowest messages' time other programs of the machine may have had where an answer about these messages is judged.
 #[derive(Clone, Copy)]

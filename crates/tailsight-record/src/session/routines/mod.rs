@@ -6,6 +6,7 @@
 //! that went on meanwhile is dropped and counted. Where things are depends on the version of the runtime ([`tailsight_tasks`]); of another
 //! version nothing is read.
 
+mod allowance;
 pub(super) mod breakpoints;
 mod memory;
 
@@ -23,18 +24,13 @@ use tailsight_trace::meta;
 use tailsight_trace::routines::{NO_MESSAGE, RoutineRow, State};
 use tailsight_trace::samples::SampleRow;
 
+use self::allowance::{Allowance, EVERY};
 use self::breakpoints::{ProgramFile, TaskPlan};
 use self::memory::OfProcess;
 use crate::clocks;
 use crate::loaded::Loaded;
 use crate::probes::routines::{self, Open, Running};
 
-/// The time between two looks at the least.
-const EVERY: Duration = Duration::from_millis(2);
-/// A look may take this part of the recorder's core: one that took 20 us comes again after 2 ms.
-const SHARE_OF_CORE: u32 = 100;
-/// The time between two looks at most.
-const MOST_APART: Duration = Duration::from_millis(100);
 /// Goroutines that are looked at in one turn, the oldest messages first.
 const MOST_AT_ONCE: usize = 64;
 /// Goroutines without a message that are looked at besides: those that ended waits last.
@@ -106,8 +102,7 @@ pub(super) struct Routines {
     steady: FxHashMap<(u32, u64), Steady>,
     said: meta::Routines,
     next: Option<Instant>,
-    /// CPU time of a look, the mean of the last ones.
-    usual: Duration,
+    allowance: Allowance,
     /// The time from the last look to the next one.
     apart: Duration,
 }
@@ -249,10 +244,9 @@ impl Routines {
         let took = own_cpu().saturating_sub(began);
         self.said.cpu_ns += took.as_nanos() as u64;
         self.said.turns += 1;
-        // One that took longer than others, because names were read for the first time, does not keep the next one away.
-        self.usual = if self.said.turns == 1 { took } else { (self.usual * 7 + took) / 8 };
-        self.apart = (self.usual * SHARE_OF_CORE).clamp(EVERY, MOST_APART);
-        self.next = Some(Instant::now() + self.apart);
+        let now = Instant::now();
+        self.apart = self.allowance.take(took, now);
+        self.next = Some(now + self.apart);
     }
 
     /// Looks at a goroutine.
