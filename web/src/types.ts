@@ -1301,6 +1301,8 @@ export type Subject = {
   /** Its name, when it is known. */
   call?: string | null;
   kind: "wait-in";
+  /** A timer of the application's own ended it. */
+  until_timer?: boolean;
   /** The task that ended it, where that is part of the name. */
   waker?: string | null;
 } | {

@@ -353,6 +353,8 @@ mod tests {
         assert!(thread[0].contains("max_workers"), "{thread:?}");
         let tokio = of("app-processing", "waits in epoll_wait");
         assert!(tokio.contains("tokio-console") && tokio.contains("/debug/pprof/block"), "{tokio}");
+        let timer = of("app-processing", "waits in epoll_wait until a timer");
+        assert!(timer.contains("limit_req") && !timer.contains("strace") && !timer.contains("tokio"), "{timer}");
     }
 
     /// Requests waited behind one whose write to a full pipe waited for its reader; more threads were the first advice.

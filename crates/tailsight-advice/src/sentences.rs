@@ -39,7 +39,7 @@ impl Advisor<'_> {
         let how = self.before(cause).into_iter().chain(estimated(cause));
         let happened = joined([self.happened(cause)].into_iter().chain(how)) + &self.ahead(cause);
         let rest = holder(cause).into_iter().chain(held(&cause.root)).chain(functions::clauses(cause));
-        joined([happened].into_iter().chain(rest).chain(cause.guessed.map(guessed)))
+        joined([happened].into_iter().chain(rest).chain(guessed(cause)))
     }
 
     /// What happened, for how long and how often.
@@ -96,6 +96,9 @@ impl Advisor<'_> {
             }
             (Subject::OtherThreads { .. }, _) => {
                 format!("{app} had other messages in its other workers, for which it waited ({title})")
+            }
+            (Subject::WaitIn { until_timer: true, .. }, AppProcessing) => {
+                format!("{app} waited until a timer of its own went off")
             }
             (Subject::WaitIn { call: Some(call), .. }, AppProcessing) if named_waits_for_work(call) => {
                 format!("{app} waited for what the kernel does not show, its thread in {call}")
@@ -156,12 +159,17 @@ fn estimated(cause: &Cause) -> Option<String> {
     cause.inferred.then(|| "estimated from how the application's own time grows with their number".to_owned())
 }
 
-/// That a part of a cause rests on a guess.
-fn guessed(share: f64) -> String {
+/// That a part of a cause rests on a guess, and on which.
+fn guessed(cause: &Cause) -> Option<String> {
+    let share = cause.guessed?;
     let part = if share > 0.995 { String::new() } else { format!(" ({:.0} % of it)", share * 100.0) };
-    format!(
-        "guessed{part}: its thread had several requests open, and the order of calls alone says which of them asked"
-    )
+    let why = match cause.subject {
+        Some(Subject::WaitIn { until_timer: true, .. }) => {
+            "the timer ended the wait, but its thread did other things meanwhile, for which the request may have waited first"
+        }
+        _ => "its thread had several requests open, and the order of calls alone says which of them asked",
+    };
+    Some(format!("guessed{part}: {why}"))
 }
 
 /// Whether a cause is work of the message itself. A runtime's own work is not: a collector runs on other threads.

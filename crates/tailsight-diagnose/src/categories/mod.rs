@@ -404,9 +404,14 @@ impl Rule {
             ("{app} (other threads)", _) => Subject::OtherThreads { application: shown(s.app) },
             ("{frame}", Some(frame)) => Subject::Frame { frame: shown_frame(frame) },
             ("{syscall}", _) => Subject::SystemCall { call: call() },
-            ("waits in {syscall}", _) => Subject::WaitIn { call: call(), waker: None },
-            ("waits in {syscall} for {waker}", _) => Subject::WaitIn { call: call(), waker: Some(waker()) },
-            ("waits in {syscall} for {comm}", _) => Subject::WaitIn { call: call(), waker: Some(shown(s.task)) },
+            ("waits in {syscall}", _) => Subject::WaitIn { call: call(), waker: None, until_timer: false },
+            ("waits in {syscall} until a timer", _) => Subject::WaitIn { call: call(), waker: None, until_timer: true },
+            ("waits in {syscall} for {waker}", _) => {
+                Subject::WaitIn { call: call(), waker: Some(waker()), until_timer: false }
+            }
+            ("waits in {syscall} for {comm}", _) => {
+                Subject::WaitIn { call: call(), waker: Some(shown(s.task)), until_timer: false }
+            }
             ("waits for {waker}", _) => Subject::WaitFor { waker: waker() },
             ("its turn to ask {peer}", _) => Subject::Turn { server: shown(s.peer()) },
             ("{peer}", _) => Subject::Peer { name: shown(s.peer()) },

@@ -43,9 +43,10 @@ pub fn base(subject: &Subject) -> String {
 /// Of a wait of the application: in or for what.
 fn place(subject: &Subject) -> Option<String> {
     match subject {
-        Subject::WaitIn { call, waker } => {
+        Subject::WaitIn { call, waker, until_timer } => {
             let call = call.as_deref().unwrap_or(UNKNOWN_CALL);
-            Some(waker.as_ref().map_or_else(|| format!("in {call}"), |waker| format!("in {call} for {waker}")))
+            let whom = waker.as_ref().map_or_else(String::new, |waker| format!(" for {waker}"));
+            Some(format!("in {call}{whom}{}", if *until_timer { " until a timer" } else { "" }))
         }
         Subject::WaitFor { waker } => Some(format!("for {waker}")),
         _ => None,
@@ -75,6 +76,9 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         // Of a server of processes they are no threads of one.
         Subject::OtherThreads { application } => format!("{application} (other workers)"),
         Subject::LaterArrivals => "requests that came later were served first".into(),
+        Subject::WaitIn { until_timer: true, call, .. } => {
+            format!("waits for a timer of its own ({})", call.as_deref().unwrap_or(UNKNOWN_CALL))
+        }
         // With a request in hand it waits for something that its runtime has: a task, a pool, a lock of its own.
         Subject::WaitIn { call: Some(call), .. } if named_waits_for_work(call) => {
             format!("waits for what the kernel does not show ({call})")
@@ -303,7 +307,8 @@ mod tests {
         check(Category::WakeupDelay, named("wake-pending"), &[], "wake-pending", "woken, not yet running");
         let later = "requests that came later were served first";
         check(Category::HolBlocking, Subject::LaterArrivals, &[], "later arrivals first", later);
-        let wait = Subject::WaitIn { call: Some("futex".into()), waker: Some("jbd2/vda1-8".into()) };
+        let wait =
+            Subject::WaitIn { call: Some("futex".into()), waker: Some("jbd2/vda1-8".into()), until_timer: false };
         let name = "waits in futex for jbd2/vda1-8";
         check(Category::AppProcessing, wait, &[], name, name);
     }

@@ -53,6 +53,9 @@ pub enum Subject {
         /// The task that ended it, where that is part of the name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         waker: Option<String>,
+        /// A timer of the application's own ended it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        until_timer: bool,
     },
     /// A wait of the application for a task.
     WaitFor {

@@ -72,7 +72,7 @@ fn frame() -> impl Strategy<Value = Frame> {
 /// A frame of each kind that is not made with varied numbers above.
 fn one_of_each_other_kind() -> Vec<Frame> {
     vec![
-        Frame::Timer,
+        Frame::Timer { guessed: false },
         Frame::Parked,
         Frame::BetweenSends,
         Frame::FileSync,
@@ -314,9 +314,21 @@ fn waits_explained() {
         (Service, owner(Blocked, &[sleep_in(u32::MAX - 1, true, true), stack(5)]), "paging", "major-fault"),
         (Service, owner(Blocked, &[fsync, stack(4), woken]), "disk-wait", "journal"),
         (Receive, owner(Blocked, &[epoll, stack(3)]), "wakeup-delay", "not woken yet"),
+        // After the receive call it was a timer that the message waited for.
+        (
+            Service,
+            owner(Blocked, &[epoll, stack(3), Frame::Timer { guessed: true }]),
+            "app-processing",
+            "waits in epoll_wait until a timer",
+        ),
         // A timer ended it: whatever it waited for, the message was not it.
-        (Receive, owner(Blocked, &[epoll, stack(3), Frame::Timer]), "app-processing", "waits in epoll_wait"),
-        (Receive, owner(Blocked, &[epoll, Frame::Timer]), "app-processing", "waits in epoll_wait"),
+        (
+            Receive,
+            owner(Blocked, &[epoll, stack(3), Frame::Timer { guessed: false }]),
+            "app-processing",
+            "waits in epoll_wait",
+        ),
+        (Receive, owner(Blocked, &[epoll, Frame::Timer { guessed: false }]), "app-processing", "waits in epoll_wait"),
         (Receive, owner(sibling(), &[write, epoll]), "app-processing", "waits in write for mc-worker"),
         // The log of the reply before goes to a full pipe, whose stack is a wait for a peer as epoll_wait's is.
         (Receive, owner(Blocked, &[write, stack(7)]), "hol-blocking", "memcached"),

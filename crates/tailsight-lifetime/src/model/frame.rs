@@ -201,7 +201,10 @@ frames! {
         guessed: bool,
     } => [Turn "turn" "?"], names.symbol(symbol);
     /// A timer ended the sleep: its call had a time limit.
-    Timer => [Timer "timer" ""], None;
+    Timer {
+        /// That the message waited for it all the while is inferred: the thread did other things meanwhile.
+        guessed: bool,
+    } => [Timer "timer" ""], None;
     /// The task of the message waited until another one or its runtime made it go on, while threads did other things.
     Parked => [Parked "parked" ""], None;
     /// Another thread of the application was serving other messages.

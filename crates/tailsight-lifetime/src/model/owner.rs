@@ -71,14 +71,16 @@ impl Owner {
         }
     }
 
-    /// Whether it is the wait for another server's answer, or for the turn to ask it, of which the order of calls alone says that this
-    /// message asked.
+    /// Whether it is a wait of which no event alone says that it is this message's: for another server's answer, or the turn to ask it, where the
+    /// order of calls says that this message asked; until a timer, where the thread did other things meanwhile.
     pub fn is_guessed(&self) -> bool {
-        self.context == Context::Blocked
-            && self
-                .frames
-                .iter()
-                .any(|frame| matches!(frame, Frame::Peer { guessed: true, .. } | Frame::Turn { guessed: true, .. }))
+        let is_guess = |frame: &Frame| {
+            matches!(
+                frame,
+                Frame::Peer { guessed: true, .. } | Frame::Turn { guessed: true, .. } | Frame::Timer { guessed: true }
+            )
+        };
+        self.context == Context::Blocked && self.frames.iter().any(is_guess)
     }
 
     /// The whole path, e.g. `nginx/softirq:net_rx/packet:8088`.

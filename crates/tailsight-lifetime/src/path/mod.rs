@@ -11,6 +11,7 @@ pub mod judged;
 pub mod owners;
 pub mod pieces;
 mod rules;
+mod until_timer;
 pub mod walk;
 
 pub use owners::Owners;

@@ -4,7 +4,8 @@
 
 use super::beside_calls::beside_calls;
 use super::holder;
-use crate::messages::backend_calls::NOBODY;
+use super::until_timer::until_timer;
+use crate::messages::backend_calls::{Call, NOBODY};
 use crate::messages::routines::{Parked, WaitPart};
 use crate::messages::task_runs::{Meanwhile, Spell, What};
 use crate::messages::{Extra, Uncommon};
@@ -69,6 +70,17 @@ pub enum Piece {
         /// End, ns.
         to: u64,
     },
+    /// A wait until a timer of the server went off, whatever its thread did meanwhile.
+    UntilTimer {
+        /// The sleep of its thread that the timer ended.
+        how: Sleep,
+        /// The thread did other things meanwhile, so the message may have waited for something else at first.
+        guessed: bool,
+        /// Start, ns.
+        from: u64,
+        /// End, ns.
+        to: u64,
+    },
     /// A wait for the answer of another server that the message asked.
     Answer {
         /// Whose.
@@ -87,9 +99,11 @@ impl Piece {
     pub fn within(self, activity: &Activity, windows: &[(u64, u64)], mut each: impl FnMut(Piece)) {
         let (from, to) = match self {
             Piece::Core { from, to, .. } | Piece::Others { from, to, .. } => (from, to),
-            Piece::Thread { .. } | Piece::Waits { .. } | Piece::Answer { .. } | Piece::Parked { .. } => {
-                return each(self);
-            }
+            Piece::Thread { .. }
+            | Piece::Waits { .. }
+            | Piece::UntilTimer { .. }
+            | Piece::Answer { .. }
+            | Piece::Parked { .. } => return each(self),
         };
         let first = windows.partition_point(|&(_, end)| end <= from);
         let inside = windows[first..].iter().take_while(|&&(begin, _)| begin < to);
@@ -116,6 +130,7 @@ impl Piece {
             | Piece::Thread { from, to, .. }
             | Piece::Others { from, to, .. }
             | Piece::Parked { from, to, .. }
+            | Piece::UntilTimer { from, to, .. }
             | Piece::Answer { from, to, .. }
             | Piece::Waits { from, to, .. } => (from, to),
         }
@@ -446,6 +461,7 @@ impl Waits {
     /// A part in which the task did not wait. Which goroutine a thread ran is known from its waits; of a loop the turns tell.
     fn at_work(&self, sources: Sources<'_>, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
         match self.waits.is_empty() || self.of_loop {
+            true if self.waits.is_empty() => timer_pieces(sources, m, (from, to), focus, out),
             true => turn_pieces(sources, m, (from, to), focus, out),
             false => thread_pieces(sources.activity, from, to, Focus { own_from: from, ..focus }, out),
         }
@@ -517,6 +533,19 @@ fn answerer(activity: &Activity, tid: u32, from: u64, to: u64) -> Option<u32> {
     let mut others = wakers.flatten();
     let first = others.next()?;
     others.all(|w| w == first).then_some(first)
+}
+
+/// A part of a message's service that ends with its reply, or with a request to another server, if before that it waited until a timer of its
+/// server went off, and who has the rest of it.
+fn timer_pieces(sources: Sources<'_>, m: &Message, (from, to): (u64, u64), focus: Focus, out: &mut Vec<Piece>) {
+    let asks = |call: &Call| call.from == to && call.tid == focus.tid && !call.guessed;
+    let goes_on = to == m.send_ns || sources.activity.peers.calls(m.id).iter().any(asks);
+    let is_its_own = goes_on && focus.of_message.answerer.is_none() && focus.tid == m.tid;
+    let wait = if is_its_own { until_timer(sources, m, focus.tid, (from, to)) } else { None };
+    let Some(wait) = wait else { return turn_pieces(sources, m, (from, to), focus, out) };
+    turn_pieces(sources, m, (from, wait.from), focus, out);
+    out.push(Piece::UntilTimer { how: wait.how, guessed: wait.others_between, from: wait.from, to: wait.to });
+    turn_pieces(sources, m, (wait.to, to), focus, out);
 }
 
 /// The service of a message by a thread: the turns in which the thread worked for this one or waited, and between them those for others.

@@ -68,6 +68,10 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
             }
             Piece::Waits { frame, role, from, to } => self.waits(frame, role, from, to),
+            Piece::UntilTimer { how, guessed, from, to } => {
+                let owner = self.owners.blocked(how, Some(Frame::Timer { guessed }));
+                self.emit((from, to), None, Role::A, owner, None);
+            }
             Piece::Answer { frame, place, from, to } => {
                 let owner = self.owners.answer(frame, place);
                 self.emit((from, to), None, Role::A, owner, None);

@@ -2,6 +2,7 @@
 //! that other threads of the application serve; and messages served out of order. One hand-built stream for each decision.
 
 use tailsight_lifetime::input::Names;
+use tailsight_lifetime::model::Owner;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Frame, Leg, Rule, RunContext};
 use tailsight_trace::Event;
@@ -964,4 +965,51 @@ fn a_thread_that_was_not_woken_and_whose_core_was_idle_was_throttled_if_it_is_la
         let other = recorded(aux, before);
         assert!(other.contains(&waited(5_000_000, "unknown")), "{other:?}");
     }
+}
+
+/// A rate limit of nginx holds a request back for 5 ms, and its loop serves another one meanwhile: "waits for what the kernel does not show",
+/// and for that other one.
+#[test]
+fn a_message_that_goes_on_when_a_timer_of_its_loop_goes_off_waits_for_that() {
+    const TIMER: u64 = 5_000_000;
+    /// What the loop waits for; `after`: what it does after the timer went off.
+    fn analysis(meanwhile: &[Event], after: &[Event]) -> Analysis {
+        let mut serving = vec![switch(5, 0, ONE, 0), recv(20, A, ONE), switch(60, ONE, 0, EPOLL)];
+        serving.extend(meanwhile);
+        serving.extend([
+            event(TIMER - 1, Kind::VectorEntry, LOCAL_TIMER, 0, [0, 0, 0]),
+            waking(TIMER, 0, ONE),
+            event(TIMER + 1, Kind::VectorExit, LOCAL_TIMER, 0, [0, 0, 0]),
+            switch(TIMER + 10, 0, ONE, 0),
+        ]);
+        serving.extend(after);
+        let mut network = [request(10, A), request(1_000_000, B), request(TIMER + 5, C)].concat();
+        network.sort_by_key(|event| event.ts);
+        analyse(vec![serving, network])
+    }
+    let waits = |analysis: &Analysis| -> Vec<(u64, u64, String)> {
+        let path = path(analysis, 20, Leg::Service);
+        path.into_iter().filter(|span| span.2.contains("sleep:") && span.1 - span.0 > 1_000).collect()
+    };
+    let is_guessed = |analysis: &Analysis| analysis.lifetimes.owners.iter().any(Owner::is_guessed);
+    let until_timer = [(60, TIMER, "blocked/sleep:epoll_pwait/timer".to_owned())];
+    let woken = 1_000_100;
+    let meanwhile = [
+        waking(woken - 80, 0, ONE),
+        switch(woken, 0, ONE, 0),
+        recv(woken + 10, B, ONE),
+        send(woken + 100, B, ONE),
+        switch(woken + 200, ONE, 0, EPOLL),
+    ];
+    let (replies, sleeps) = (send(TIMER + 300, A, ONE), switch(TIMER + 900, ONE, 0, EPOLL));
+    let alone = analysis(&[], &[replies, sleeps]);
+    assert_eq!((waits(&alone).as_slice(), is_guessed(&alone)), (&until_timer[..], false));
+    let beside_another = analysis(&meanwhile, &[replies, sleeps]);
+    assert_eq!((waits(&beside_another).as_slice(), is_guessed(&beside_another)), (&until_timer[..], true));
+    // Others that came since and are done with by then are not why.
+    let other = [recv(TIMER + 20, C, ONE), send(TIMER + 100, C, ONE), replies, sleeps];
+    assert_eq!(waits(&analysis(&meanwhile, &other)), until_timer);
+    // One that is not answered yet may be.
+    let still_open = [recv(TIMER + 20, C, ONE), replies, send(TIMER + 500, C, ONE), sleeps];
+    assert!(waits(&analysis(&meanwhile, &still_open)).iter().all(|wait| !wait.2.contains("timer")));
 }

@@ -299,7 +299,7 @@ fn is_work(frame: &tailsight_lifetime::Frame) -> bool {
             | F::WakePending
             | F::Stack { .. }
             | F::WokenBy { .. }
-            | F::Timer
+            | F::Timer { .. }
             | F::Throttled
             | F::Stolen
             | F::TcpHole

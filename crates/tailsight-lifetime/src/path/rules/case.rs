@@ -152,7 +152,7 @@ impl<'a> Case<'a> {
         }
         // A thread that waited for this message would have been woken by the hand-off.
         let timer = waker.timer && self.focus.of_message.handoff.is_some() && how.polls();
-        peer.or(timer.then_some(Frame::Timer))
+        peer.or(timer.then_some(Frame::Timer { guessed: false }))
     }
 }
 
