@@ -84,6 +84,7 @@ pub struct Maps {
     pub samples: MapHandle,
     pub code_of: MapHandle,
     pub routine_processes: MapHandle,
+    pub python_processes: MapHandle,
 }
 
 impl Probes {
@@ -101,6 +102,7 @@ impl Probes {
             samples: map("samples")?,
             code_of: map("code_of")?,
             routine_processes: map("routine_processes")?,
+            python_processes: map("python_processes")?,
         };
         let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
         let mut size = 0;

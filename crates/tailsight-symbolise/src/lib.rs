@@ -23,4 +23,4 @@ mod test_programs;
 pub mod unwind;
 
 pub use error::Error;
-pub use stacks::{Raw, Stacks};
+pub use stacks::{Interpreted, Raw, Stacks};

@@ -48,6 +48,17 @@ pub struct Raw {
     pub registers: Registers,
     /// The bytes above the stack pointer.
     pub bytes: Vec<u8>,
+    /// The functions that an interpreter ran there, innermost first.
+    pub interpreted: Vec<Interpreted>,
+}
+
+/// A function that an interpreter ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interpreted {
+    /// As a frame of a call stack; none: a mark alone, or its name was not to be had.
+    pub frame: Option<FrameRow>,
+    /// The interpreter's own code called it: its callers are behind that on the thread's stack.
+    pub entered: bool,
 }
 
 /// Where an address is, before it has a name. Two samples at the same place of the same file share a frame.
@@ -66,6 +77,11 @@ enum Place {
     },
     /// It has a name already, by number.
     Named(u32),
+    /// A function that an interpreter ran, likewise. These are behind all others of a stack.
+    Interpreted {
+        named: Option<u32>,
+        entered: bool,
+    },
     Breakpoint,
     Unknown,
 }
@@ -239,15 +255,17 @@ impl Stacks {
 
     /// The number of a call stack whose functions have names already, innermost first: those that an interpreter runs.
     pub fn stack_of_names(&mut self, frames: impl IntoIterator<Item = FrameRow>) -> u32 {
-        let mut number = |frame: FrameRow| {
-            let next = self.named.len() as u32;
-            Place::Named(*self.number_of_named.entry(frame.clone()).or_insert_with(|| {
-                self.named.push(frame);
-                next
-            }))
-        };
-        let places = frames.into_iter().map(&mut number).collect();
+        let places = frames.into_iter().map(|frame| Place::Named(self.number_of_name(frame))).collect();
         self.number_of_places(places)
+    }
+
+    /// The number of a frame that has a name already.
+    fn number_of_name(&mut self, frame: FrameRow) -> u32 {
+        let next = self.named.len() as u32;
+        *self.number_of_named.entry(frame.clone()).or_insert_with(|| {
+            self.named.push(frame);
+            next
+        })
     }
 
     /// Finds the call stacks of samples, and keeps when and where they were taken. Gives the number of each one's call stack.
@@ -269,24 +287,27 @@ impl Stacks {
                 self.tell(pid);
                 asked.push(Sample { process: pid, registers: raw.registers, bytes: ByteBuf::from(raw.bytes) });
             }
-            heads.push((pid, has_user, raw.kernel));
+            heads.push((pid, has_user, raw.kernel, raw.interpreted));
         }
         let mut unwound = if asked.is_empty() { vec![] } else { self.reader.unwind(asked) }.into_iter();
         heads
             .into_iter()
-            .map(|(pid, has_user, kernel)| {
+            .map(|(pid, has_user, kernel, interpreted)| {
                 let addresses = if has_user { unwound.next().unwrap_or_default() } else { vec![] };
-                self.number_of(pid, &kernel, &addresses)
+                self.number_of(pid, &kernel, &addresses, interpreted)
             })
             .collect()
     }
 
-    fn number_of(&mut self, pid: u32, kernel: &[u64], user: &[u64]) -> u32 {
+    fn number_of(&mut self, pid: u32, kernel: &[u64], user: &[u64], interpreted: Vec<Interpreted>) -> u32 {
         // The first is where it was; the others are returned to.
         let looked_up = |(i, &address): (usize, &u64)| address.saturating_sub(u64::from(i > 0));
         let mut places: Vec<Place> = Vec::with_capacity(kernel.len() + user.len());
         places.extend(kernel.iter().enumerate().map(|at| Place::Kernel { address: looked_up(at) }));
         places.extend(user.iter().enumerate().map(|at| self.place(pid, looked_up(at))));
+        for Interpreted { frame, entered } in interpreted {
+            places.push(Place::Interpreted { named: frame.map(|frame| self.number_of_name(frame)), entered });
+        }
         self.number_of_places(places)
     }
 
@@ -405,7 +426,7 @@ impl Stacks {
         let mut samples = Samples::default();
         for places in &self.stacks {
             let mut stack = Vec::with_capacity(places.len());
-            for frame in places.iter().flat_map(|place| &names[place]) {
+            for frame in in_order(places, &names) {
                 stack.push(*number.entry(frame.clone()).or_insert_with(|| {
                     samples.frames.push(frame.clone());
                     samples.frames.len() as u32 - 1
@@ -467,6 +488,10 @@ impl Stacks {
                 Place::Named(number) => {
                     out.insert(place, vec![self.named.get(number as usize).cloned().unwrap_or_default()]);
                 }
+                Place::Interpreted { named, .. } => {
+                    let frame = named.and_then(|number| self.named.get(number as usize));
+                    out.insert(place, frame.cloned().into_iter().collect());
+                }
                 Place::Unknown => {
                     out.insert(place, vec![FrameRow::default()]);
                 }
@@ -525,6 +550,44 @@ impl Stacks {
     }
 }
 
+/// In this function the interpreter runs functions of the program: all that one of its calls has entered.
+const RUNS_FUNCTIONS: &str = "_PyEval_EvalFrameDefault";
+/// The name of a function to which the interpreter itself gives a place in its stack (`-X perf`) begins so.
+const HAS_PLACE: &str = "py::";
+
+/// The frames of a stack, innermost first: functions that an interpreter ran have the place of its function that ran them.
+fn in_order<'a>(places: &[Place], names: &'a FxHashMap<Place, Vec<FrameRow>>) -> Vec<&'a FrameRow> {
+    let begin = places.iter().position(|place| matches!(place, Place::Interpreted { .. })).unwrap_or(places.len());
+    let (native, interpreted) = places.split_at(begin);
+    let has_place = |place: &Place| names[place].iter().any(|frame| frame.function.starts_with(HAS_PLACE));
+    if interpreted.is_empty() || native.iter().any(has_place) {
+        return native.iter().flat_map(|place| &names[place]).collect();
+    }
+    let mut rest = interpreted.iter();
+    let mut frames: Vec<&FrameRow> = vec![];
+    for place in native {
+        let runs = names[place].iter().any(|frame| frame.function.starts_with(RUNS_FUNCTIONS));
+        if !runs {
+            frames.extend(&names[place]);
+            continue;
+        }
+        let before = frames.len();
+        for function in rest.by_ref() {
+            frames.extend(&names[function]);
+            // A mark in front of the first is of a call that has begun nothing yet.
+            if matches!(function, Place::Interpreted { entered: true, .. }) && frames.len() > before {
+                break;
+            }
+        }
+        if frames.len() == before {
+            frames.extend(&names[place]);
+        }
+    }
+    // Callers beyond the part of the stack that was copied.
+    frames.extend(rest.flat_map(|function| &names[function]));
+    frames
+}
+
 /// The page of code that the kernel gives every process, copied from the process' memory: a process may have changed it.
 fn own_page(pid: u32, mapping: &Mapping) -> Option<File> {
     use std::io::Write;
@@ -540,6 +603,37 @@ fn own_page(pid: u32, mapping: &Mapping) -> Option<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `time.sleep` in a function that another one called from a `sorted`, which was called by a third: two calls from C.
+    #[test]
+    fn functions_of_python_have_the_place_of_the_interpreter_s_that_ran_them() {
+        let frame = |name: &str| FrameRow { function: name.into(), ..FrameRow::default() };
+        let native = ["clock_nanosleep", "time_sleep", RUNS_FUNCTIONS, "list_sort", RUNS_FUNCTIONS, "thread_run"];
+        let mut names: FxHashMap<Place, Vec<FrameRow>> = FxHashMap::default();
+        let mut places = vec![];
+        for (offset, name) in (0..).zip(native) {
+            places.push(Place::File { file: 0, offset });
+            names.insert(Place::File { file: 0, offset }, vec![frame(name)]);
+        }
+        let ordered = |called: &[(&str, bool)], native: &[Place]| -> Vec<String> {
+            let (mut places, mut names) = (native.to_vec(), names.clone());
+            for (number, &(name, entered)) in (0..).zip(called) {
+                let place = Place::Interpreted { named: (!name.is_empty()).then_some(number), entered };
+                names.insert(place, if name.is_empty() { vec![] } else { vec![frame(name)] });
+                places.push(place);
+            }
+            in_order(&places, &names).into_iter().map(|frame| frame.function.clone()).collect()
+        };
+        let right = ["clock_nanosleep", "time_sleep", "inner", "key", "list_sort", "outer", "run", "thread_run"];
+        let called = [("inner", false), ("key", true), ("outer", false), ("run", true)];
+        assert_eq!(ordered(&called, &places), right);
+        // From 3.12 on a call from C has a mark of its own.
+        let marked = [("inner", false), ("key", false), ("", true), ("outer", false), ("run", false), ("", true)];
+        assert_eq!(ordered(&marked, &places), right);
+        // The copy of the stack ended before the second call: its functions come last.
+        assert_eq!(ordered(&called, &places[..3]), ["clock_nanosleep", "time_sleep", "inner", "key", "outer", "run"]);
+        assert_eq!(ordered(&[], &places), native);
+    }
 
     /// A thousand processes with 60,000 mappings each would have taken some 9 GB.
     #[test]

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use tailsight_trace::routines::State;
 use tailsight_trace::samples::FrameRow;
 
-use crate::cpython::{Function, Layout, members, type_name, type_of};
+use crate::cpython::{Functions, Layout, members, type_name, type_of};
 use crate::memory::{Memory, half, word};
 
 /// Tasks of a process that are looked at.
@@ -15,7 +15,7 @@ const MOST_TASKS: usize = 1_000;
 /// Functions of a task that wait for each other.
 const MOST_FRAMES: usize = 32;
 /// Functions whose names are kept.
-const MOST_FUNCTIONS: usize = 10_000;
+const MOST_TYPES: usize = 10_000;
 /// Where a wrapper has what it wraps, and a weak reference what it refers to.
 const WRAPPED: usize = 16;
 
@@ -42,7 +42,7 @@ pub struct Asyncio {
     /// The set of weak references to all tasks.
     tasks: u64,
     kinds: FxHashMap<u64, Kind>,
-    functions: FxHashMap<u64, Option<Function>>,
+    functions: Functions,
 }
 
 /// A task.
@@ -101,7 +101,7 @@ impl Asyncio {
         };
         is(tasks, "set")?;
         is(running, "dict")?;
-        Some(Asyncio { layout, running, tasks, kinds: FxHashMap::default(), functions: FxHashMap::default() })
+        Some(Asyncio { layout, running, tasks, kinds: FxHashMap::default(), functions: Functions::new(layout) })
     }
 
     /// Where the programs find which task runs.
@@ -214,20 +214,12 @@ impl Asyncio {
 
     /// The functions of places, innermost first.
     pub fn frames(&mut self, memory: &impl Memory, places: &[Place]) -> Vec<FrameRow> {
-        if self.functions.len() >= MOST_FUNCTIONS {
-            self.functions.clear();
-        }
-        let layout = self.layout;
-        let frame = |&(code, instruction): &Place| {
-            let function = self.functions.entry(code).or_insert_with(|| layout.function(memory, code));
-            function.as_ref().map(|function| function.frame(instruction))
-        };
-        places.iter().rev().filter_map(frame).collect()
+        places.iter().rev().filter_map(|&place| self.functions.frame(memory, place)).collect()
     }
 
     /// What a type is. Types of the interpreter stay where they are; those of the program are none that matter.
     fn kind(&mut self, memory: &impl Memory, kind: u64) -> Kind {
-        if self.kinds.len() >= MOST_FUNCTIONS {
+        if self.kinds.len() >= MOST_TYPES {
             self.kinds.clear();
         }
         let named_kind = || match type_name(memory, kind).as_deref() {

@@ -3,6 +3,7 @@
 //! In: addresses. Out: what is there, or none: whatever the bytes are, what is read of them is bounded. Where the fields are depends on the
 //! version ([`Layout`]); of another version nothing is read.
 
+use rustc_hash::FxHashMap;
 use tailsight_symbolise::own::is_of_python_library;
 use tailsight_trace::samples::FrameRow;
 
@@ -15,8 +16,13 @@ pub struct Layout {
     pub minor: u8,
     /// `_PyRuntime.interpreters.main`.
     main_interpreter: usize,
-    /// Of an interpreter, `sys.modules`.
+    /// Of an interpreter, `sys.modules`, and the first of its threads.
     modules: usize,
+    first_thread: usize,
+    /// Of a thread: its number, and its innermost frame, or what has that (`_PyCFrame`) and where that has it.
+    native_id: u32,
+    innermost: u32,
+    behind: Option<u32>,
     /// The bytes of a text that has only ASCII begin here, and those of another here.
     ascii: usize,
     other_text: usize,
@@ -53,6 +59,10 @@ pub const LAYOUTS: [Layout; 3] = [
         minor: 11,
         main_interpreter: 48,
         modules: 888,
+        first_thread: 16,
+        native_id: 160,
+        innermost: 56,
+        behind: Some(8),
         ascii: 48,
         other_text: 72,
         frame_state: 75,
@@ -69,6 +79,10 @@ pub const LAYOUTS: [Layout; 3] = [
         minor: 12,
         main_interpreter: 48,
         modules: 944,
+        first_thread: 72,
+        native_id: 144,
+        innermost: 56,
+        behind: Some(0),
         ascii: 40,
         other_text: 56,
         frame_state: 67,
@@ -85,6 +99,10 @@ pub const LAYOUTS: [Layout; 3] = [
         minor: 13,
         main_interpreter: 640,
         modules: 7656,
+        first_thread: 7344,
+        native_id: 160,
+        innermost: 72,
+        behind: None,
         ascii: 40,
         other_text: 56,
         frame_state: 67,
@@ -125,6 +143,8 @@ const MOST_ENTRIES: usize = 1 << 16;
 const MOST_VALUES: u64 = 1 << 14;
 /// Of these as many as are read with the coroutine: most have fewer.
 const USUAL_VALUES: usize = 24;
+/// Functions of a process whose names are kept.
+const MOST_FUNCTIONS: usize = 10_000;
 /// Bytes of a table of lines.
 const MOST_LINES: usize = 1 << 16;
 
@@ -133,6 +153,14 @@ impl Layout {
     pub fn of(version: u32) -> Option<&'static Layout> {
         let [major, minor, ..] = version.to_be_bytes();
         LAYOUTS.iter().find(|layout| major == 3 && layout.minor == minor)
+    }
+
+    /// Where a process keeps its threads, by the address of `_PyRuntime`.
+    pub fn threads(&self, memory: &impl Memory, runtime: u64) -> Option<Threads> {
+        let interpreter = memory.word(runtime.checked_add(self.main_interpreter as u64)?)?;
+        let first = interpreter.checked_add(self.first_thread as u64).filter(|_| interpreter != 0)?;
+        let Layout { minor, native_id, innermost, behind, .. } = *self;
+        Some(Threads { first, native_id, frame: innermost, behind, minor })
     }
 
     /// The entries of a module: of `sys.modules`, by the address of `_PyRuntime`.
@@ -240,6 +268,47 @@ impl Layout {
             first_line: half(&bytes, self.first_line)?,
             lines: memory.read(lines.checked_add(BYTES as u64)?, length).unwrap_or_default(),
         })
+    }
+}
+
+/// Where a CPython keeps its threads, and they their frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// The address of the first thread's state is at this address.
+    pub first: u64,
+    /// In the state of a thread, bytes from its start: its number.
+    pub native_id: u32,
+    /// And its innermost frame, or what has that.
+    pub frame: u32,
+    /// Where that has it.
+    pub behind: Option<u32>,
+    /// The version: 3.`minor`.
+    pub minor: u8,
+}
+
+/// Functions of a process, by their code.
+#[derive(Debug)]
+pub struct Functions {
+    layout: &'static Layout,
+    by_code: FxHashMap<u64, Option<Function>>,
+}
+
+impl Functions {
+    /// Of a process with such a CPython.
+    pub fn new(layout: &'static Layout) -> Functions {
+        Functions { layout, by_code: FxHashMap::default() }
+    }
+
+    /// A function as a frame of a call stack that is at an instruction; none where there is no code.
+    pub fn frame(&mut self, memory: &impl Memory, (code, instruction): (u64, u64)) -> Option<FrameRow> {
+        if self.by_code.len() >= MOST_FUNCTIONS {
+            self.by_code.clear();
+        }
+        let layout = self.layout;
+        // What the interpreter puts between two functions (the call of a class) has neither a file nor anything to tell.
+        let read = || layout.function(memory, code).filter(|function| function.file != function.name);
+        let function = self.by_code.entry(code).or_insert_with(read);
+        function.as_ref().map(|function| function.frame(instruction))
     }
 }
 

@@ -116,11 +116,14 @@ impl Search<'_> {
     /// Where an interpreter, and no function of a program that was recorded, had the time: the innermost of its functions that has most of it
     /// and tells what was done. What calls any function of a script says nothing, though only some requests may have come by it.
     fn named_of_interpreter<'a>(&self, whole: &[&FrameRow], inside: &[&'a FrameRow]) -> Option<&'a FrameRow> {
-        let is_interpreter_s = |f: &FrameRow| self.options.runtimes.interpreter_in(&f.module).is_some();
-        if whole.iter().any(|f| self.is_program_s(f)) || !whole.last().is_some_and(|f| is_interpreter_s(f)) {
+        if whole.iter().any(|f| self.is_program_s(f)) || !whole.last().is_some_and(|f| self.is_interpreter_s(f)) {
             return None;
         }
-        inside.iter().rev().copied().find(|f| is_interpreter_s(f) && !f.function.is_empty() && self.tells(f))
+        inside.iter().rev().copied().find(|f| self.is_interpreter_s(f) && !f.function.is_empty() && self.tells(f))
+    }
+
+    fn is_interpreter_s(&self, frame: &FrameRow) -> bool {
+        self.options.runtimes.interpreter_in(&frame.module).is_some()
     }
 
     /// The function that a part is named by, and the library's that its time was in where that is another. `whole`: its path, and on as far as
@@ -135,7 +138,9 @@ impl Search<'_> {
         let nameless = |f: &&&FrameRow| f.function.is_empty() && **f == last;
         let own = above.filter(|f| !nameless(f)).or_else(below).or(above);
         if let Some(own) = own {
-            let called = whole.iter().rev().take_while(|f| *f != own).last();
+            // A place in a stripped interpreter tells less than what that called.
+            let tells_where = |f: &&&FrameRow| !(f.function.is_empty() && self.is_interpreter_s(f));
+            let called = whole.iter().rev().take_while(|f| *f != own).filter(tells_where).last();
             let called = called.filter(|f| !self.options.runtimes.only_waits(f)).or(whole.last());
             let of_library = called.filter(|f| !self.is_in_program(f));
             return ((*own).clone(), of_library.and_then(|called| inside(own, called)));
@@ -159,7 +164,7 @@ impl Search<'_> {
     }
 
     fn is_in_program(&self, frame: &FrameRow) -> bool {
-        frame.own && !is_library(frame) && self.options.runtimes.interpreter_in(&frame.module).is_none()
+        frame.own && !is_library(frame) && !self.is_interpreter_s(frame)
     }
 
     /// The interpreter that ran a function of the program which was not recorded, if `named` is a function by which it runs any program, or

@@ -22,6 +22,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_STACK_TRACE = 7,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_ARRAY_OF_MAPS = 12,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
@@ -63,11 +64,20 @@ struct cfs_rq {
 struct sched_entity {
 	struct cfs_rq *cfs_rq; /* only with CONFIG_FAIR_GROUP_SCHED */
 };
+/* A task's number in each of the namespaces that it is in. */
+struct upid {
+	int nr;
+};
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
 struct task_struct {
 	struct thread_info thread_info;
 	int prio;
 	int pid;
 	int tgid;
+	struct pid *thread_pid;
 	char comm[16];
 	struct sched_entity se;
 	bool throttled; /* since 6.18: a task is throttled on its way to user space, not its whole group's queue */

@@ -122,8 +122,6 @@ impl<'a> Recording<'a> {
         let mut early = EarlyTables::new(snapshot);
         let failed = early.sockets(&ready.writer).err().map(Error::from);
         drop(work);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        ready.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
         let sees_all = ready.hooks.iter().any(|hook| hook.program == Some(disk::ANY_FILE_SYSTEM));
         ready.meta.unseen_syncs = if sees_all { vec![] } else { file_systems::unseen(&ready.target.pids) };
         let tx = start_tx_stamps(&mut ready);
@@ -137,6 +135,8 @@ impl<'a> Recording<'a> {
         }
         let clock = Clock::start();
         ready.meta.start_ns = clocks::monotonic_ns();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        ready.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
         ready.loaded.set_recording(true);
         ready.loaded.tell_current(ready.cpus);
         let mut drain = Drain::new(ready.meta.start_ns);

@@ -148,13 +148,15 @@ impl Sampling {
                 }
             }
         };
-        ring.each(|raw, place| {
+        let routines = &mut self.routines;
+        ring.each(|mut raw, place, called| {
             if raw.row.ts_ns > end_ns {
                 return;
             }
             if raw.row.kind == kind::SKIPPED {
                 stacks.add_skipped(raw.row);
             } else if stacks.len() + batch.len() < MOST_SAMPLES {
+                raw.interpreted = routines.interpreted(raw.row.tgid, called);
                 batch.push((raw, place));
                 if batch.len() == BATCH {
                     add(&mut batch, stacks);

@@ -391,6 +391,69 @@ fn a_task_s_wait_for_a_lock_of_asyncio_is_a_lock_and_names_who_locks() {
     assert_eq!(function["source"], "shop.py:12", "{first:#}");
 }
 
+/// A thread for each connection. Of 33 requests one asks for a token, which takes 15 ms of sleep, and one has its prices added up. Line 9: the
+/// sleep; line 13: the sum.
+const PYTHON_THREADS: &str = r#"import sys, time
+from http.server import ThreadingHTTPServer, BaseHTTPRequestHandler
+
+n = 0
+
+def fetch_token():
+    # Asks nobody here.
+    global n
+    time.sleep(0.015)
+
+def price(x):
+    s = 0
+    for i in range(60000): s = (s * 31 + i + x) % 1000003
+    return s
+
+class Shop(BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def log_message(self, *_): pass
+    def setup(self):
+        super().setup()
+        self.request.setsockopt(6, 1, 1)
+    def do_GET(self):
+        global n
+        n += 1
+        if n % 33 == 0: self.check_out()
+        if n % 33 == 16: self.add_up()
+        self.send_response(200)
+        self.send_header('Content-Length', '2')
+        self.end_headers()
+        self.wfile.write(b'ok')
+    def check_out(self): fetch_token()
+    def add_up(self): return sorted([3, 1, 2], key=price)
+
+ThreadingHTTPServer(('10.77.0.1', int(sys.argv[1])), Shop).serve_forever()
+"#;
+
+/// Without `-X perf`: "read what pysleep waits for, and who calls it", and of what computes "Python's interpreter".
+#[test]
+fn functions_of_python_are_named_where_they_sleep_and_where_they_compute() {
+    let test = "functions_of_python_are_named_where_they_sleep_and_where_they_compute";
+    let Some(live) = with(test, &["python3"]) else { return };
+    if let Some(reason) = no_known_cpython() {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let source = write(&live, "shop.py", PYTHON_THREADS);
+    let Some((_, d, text)) = recorded(&live, test, &["python3", &source], 300.0, &[]) else { return };
+    let causes = d["causes"].as_array().unwrap();
+    let slept = causes.iter().find(|cause| cause["name"] == "clock_nanosleep").unwrap_or_else(|| panic!("{text}"));
+    let asleep = &slept["functions"][0];
+    assert_eq!([&asleep["name"], &asleep["caller"]], ["shop.fetch_token", "shop.Shop.check_out"], "{asleep:#}");
+    assert_eq!(asleep["source"], "shop.py:9", "{asleep:#}");
+    // Functions that a C function called, `sorted`, have the place of that call.
+    assert!(in_focus(&live, "shop.price") > 100_000, "{text}");
+    let collapsed = std::fs::read_to_string(Path::new(&live.path("run")).join("focus.collapsed")).unwrap();
+    let in_order = |line: &str| {
+        let at = |name: &str| line.find(name);
+        matches!((at("shop.Shop.add_up"), at("sort"), at("shop.price")), (Some(a), Some(b), Some(c)) if a < b && b < c)
+    };
+    assert!(collapsed.lines().any(in_order), "{collapsed}");
+}
+
 /// How many of the messages that took so long to serve have a look at tasks meanwhile, and how many there are. Who looks may be late on a
 /// machine that others fill.
 fn seen_waiting(live: &Live, longer_than_ns: u64) -> (usize, usize) {

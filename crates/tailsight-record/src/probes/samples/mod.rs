@@ -17,6 +17,7 @@ use tailsight_symbolise::maps::{Mapping, Maps};
 use tailsight_symbolise::unwind::Registers;
 use tailsight_trace::samples::{SampleRow, kind};
 
+use super::python::{self, Called};
 use super::{Extras, OnDemand, Probe};
 use crate::error::Error;
 use crate::loaded::Loaded;
@@ -50,9 +51,11 @@ pub const RING_BYTES: u32 = 16 << 20;
 const KERNEL_FRAMES: usize = 48;
 const STACK_BYTES: usize = 8192;
 /// Bytes of a sample before the kernel's addresses.
-const HEAD: usize = 72;
+const HEAD: usize = 80;
+/// Where the functions of Python begin.
+const PYTHON: usize = HEAD + 8 * KERNEL_FRAMES;
 /// Bytes of a sample.
-const WHOLE: usize = HEAD + 8 * KERNEL_FRAMES + STACK_BYTES;
+const WHOLE: usize = PYTHON + python::FRAME_BYTES * python::FRAMES + STACK_BYTES;
 
 /// Software clocks that run.
 pub struct Clocks {
@@ -272,13 +275,14 @@ impl Ring {
         self.taken.borrow().len()
     }
 
-    /// Passes on each sample that waits in memory and removes it; a sample of a sleep comes with the number of its place.
-    pub fn each(&self, mut each: impl FnMut(Raw, u32)) {
+    /// Passes on each sample that waits in memory and removes it, with the functions of Python that its thread was in, innermost first; a
+    /// sample of a sleep comes with the number of its place.
+    pub fn each(&self, mut each: impl FnMut(Raw, u32, &[Called])) {
         let bytes = std::mem::take(&mut *self.taken.borrow_mut());
         let mut rest = bytes.as_slice();
         while let Some(n) = taken_of(rest) {
             let (sample, after) = rest.split_at(n);
-            each(parse(sample), u32::from_ne_bytes(word(sample, 64)));
+            each(parse(sample), u32::from_ne_bytes(word(sample, 64)), &called(sample));
             rest = after;
         }
     }
@@ -343,6 +347,13 @@ fn row(sample: &[u8]) -> SampleRow {
     }
 }
 
+/// The functions of Python.
+fn called(sample: &[u8]) -> Vec<Called> {
+    let met = if sample.len() < WHOLE - STACK_BYTES { 0 } else { u32::from_ne_bytes(word(sample, 72)) as usize };
+    let frame = |at: usize| Called::of([word(sample, at), word(sample, at + 8)].map(u64::from_ne_bytes));
+    (0..met.min(python::FRAMES)).map(|i| frame(PYTHON + python::FRAME_BYTES * i)).collect()
+}
+
 fn parse(sample: &[u8]) -> Raw {
     let long = |at| u64::from_ne_bytes(word(sample, at));
     let addresses = sample.get(HEAD..HEAD + kernel_bytes(sample)).unwrap_or_default().chunks_exact(8);
@@ -352,6 +363,7 @@ fn parse(sample: &[u8]) -> Raw {
         kernel: addresses.map(|a| u64::from_ne_bytes(word(a, 0))).collect(),
         registers: Registers { ip: long(32), sp: long(40), fp: long(48), lr: long(56) },
         bytes: sample.get(WHOLE - STACK_BYTES..).unwrap_or_default().to_vec(),
+        interpreted: vec![],
     }
 }
 
@@ -403,6 +415,10 @@ mod tests {
         set(40, &0x50u64.to_ne_bytes());
         set(HEAD, &0x100u64.to_ne_bytes());
         set(HEAD + 8, &0x200u64.to_ne_bytes());
+        set(72, &2u32.to_ne_bytes());
+        set(PYTHON, &0x700u64.to_ne_bytes());
+        set(PYTHON + 8, &0x710u64.to_ne_bytes());
+        set(PYTHON + 16, &(1u64 << 63).to_ne_bytes());
         set(WHOLE - STACK_BYTES, b"stack and more");
         let short = trimmed(&bytes);
         assert_eq!(taken_of(short), Some(short.len()));
@@ -410,6 +426,9 @@ mod tests {
         let row = SampleRow { ts_ns: 7, tid: 11, tgid: 10, cpu: 3, kind: 1, weight: 2, stack: 0 };
         assert_eq!((raw.row, raw.kernel, raw.bytes), (row, vec![0x100, 0x200], b"stack".to_vec()));
         assert_eq!((raw.registers.ip, raw.registers.sp, raw.like), (0x40, 0x50, 12));
+        let inner = Called { code: 0x700, instruction: 0x710, entered: false };
+        assert_eq!(called(short), [inner, Called { code: 0, instruction: 0, entered: true }]);
+        assert_eq!(called(&short[..HEAD]), []);
         assert_eq!(trimmed(&bytes[..100]), &[] as &[u8]);
         assert_eq!(taken_of(&short[..50]), None);
         // A tick that was skipped has nothing behind its head, and another record may follow.

@@ -22,14 +22,17 @@ struct sample {
 	__u64 ip, sp, fp, lr;
 	__u32 place; /* of a sleep: its number */
 	__u32 like;  /* a process with the same program at the same addresses; 0: not known */
+	__u32 python_met; /* of `python` */
+	__u32 pad;
 	/* A skipped tick ends here. */
 	__u64 kernel[KERNEL_FRAMES];
+	struct python_frame python[PYTHON_FRAMES]; /* innermost first */
 	__u8 stack[STACK_PIECE * STACK_PIECES];
 };
 
 /* mod.rs reads it by these places. */
-_Static_assert(sizeof(struct sample) == 8648, "as in mod.rs");
-_Static_assert(__builtin_offsetof(struct sample, kernel) == 72, "as in mod.rs");
+_Static_assert(sizeof(struct sample) == 9040, "as in mod.rs");
+_Static_assert(__builtin_offsetof(struct sample, kernel) == 80, "as in mod.rs");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -110,7 +113,7 @@ static __always_inline struct sample *begin_record(__u64 bytes, __u64 who, __u16
 	s->cpu = bpf_get_smp_processor_id();
 	s->kind = kind;
 	s->weight = weight;
-	s->kernel_bytes = s->stack_bytes = 0;
+	s->kernel_bytes = s->stack_bytes = s->python_met = 0;
 	s->place = 0;
 	__u32 tgid = s->tgid;
 	struct code *code = bpf_map_lookup_elem(&code_of, &tgid);
@@ -196,7 +199,7 @@ __noinline __u64 place_key(__u64 who, __u64 ip, __u64 sp)
 
 	if (!words || !code || bpf_probe_read_user(words, sizeof(*words), (void *)sp))
 		return 0;
-	__u64 key = (ip ^ code->like * TS_MIX_K2) * TS_MIX_K1;
+	__u64 key = (ip ^ code->like * TS_MIX_K2 ^ python_key(who)) * TS_MIX_K1;
 	for (int piece = 1; piece <= PLACE_PIECES; piece++) {
 		met += mix_words(words, code, &key);
 		if (met >= MOST_CODE_WORDS || piece == PLACE_PIECES)
@@ -235,6 +238,7 @@ static __noinline __u32 place_of_stack(__u64 who, __u64 ip, __u64 sp, __u64 save
 	}
 	s->place = place;
 	if (saved_fp == NOT_LEFT) {
+		s->python_met = python_frames(who, s->python);
 		copy_user(s);
 	} else {
 		s->ip = ip;
@@ -318,6 +322,7 @@ int sample_clock(void *ctx)
 		return 0;
 	long bytes = bpf_get_stack(ctx, s->kernel, sizeof(s->kernel), 0);
 	s->kernel_bytes = bytes > 0 ? bytes : 0;
+	s->python_met = python_frames(who, s->python);
 	copy_user(s);
 	/* No wake-up: the recorder polls. */
 	bpf_ringbuf_submit(s, 1);

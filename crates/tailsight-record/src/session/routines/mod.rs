@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use rustc_hash::FxHashMap;
 use tailsight_symbolise::unwind::Registers;
-use tailsight_symbolise::{Raw, Stacks};
+use tailsight_symbolise::{Interpreted, Raw, Stacks};
 use tailsight_tasks::asyncio::{Asyncio, Place};
-use tailsight_tasks::cpython::Layout;
+use tailsight_tasks::cpython::{Functions, Layout};
 use tailsight_tasks::{Memory, go};
 use tailsight_trace::meta;
 use tailsight_trace::routines::{NO_MESSAGE, RoutineRow, State};
@@ -29,6 +29,7 @@ use self::breakpoints::{ProgramFile, TaskPlan};
 use self::memory::OfProcess;
 use crate::clocks;
 use crate::loaded::Loaded;
+use crate::probes::python::{self, Called};
 use crate::probes::routines::{self, Open, Running};
 
 /// Goroutines that are looked at in one turn, the oldest messages first.
@@ -98,6 +99,8 @@ pub(super) struct Routines {
     last_of: FxHashMap<(u32, u64), (u64, Registers, usize)>,
     /// By process and places in code: the number of the call stack of names.
     stack_of: FxHashMap<(u32, Vec<Place>), u32>,
+    /// Functions of Python, by process.
+    functions: FxHashMap<u32, Functions>,
     /// Of each task of asyncio since it was last seen to change.
     steady: FxHashMap<(u32, u64), Steady>,
     said: meta::Routines,
@@ -129,7 +132,7 @@ impl Routines {
                     self.tokio(pid, stacks);
                     match self.go(pid, stacks) {
                         Some(tasks) => tasks,
-                        None => self.python(pid, stacks),
+                        None => self.python(pid, loaded, stacks),
                     }
                 }
                 Some(&Tasks::NoAsyncio { runtime, layout, asked }) if asked.elapsed() >= ASKED_AGAIN => {
@@ -173,12 +176,19 @@ impl Routines {
         Some(layout.map_or(Tasks::None, Tasks::Goroutines))
     }
 
-    /// The tasks of a Python program.
-    fn python(&mut self, pid: u32, stacks: &mut Stacks) -> Tasks {
+    /// The tasks of a Python program, whose functions are known by name from here on.
+    fn python(&mut self, pid: u32, loaded: &mut Loaded, stacks: &mut Stacks) -> Tasks {
         let Some((runtime, cpython)) = stacks.cpython(pid) else { return Tasks::None };
         let version = format!("CPython {}", cpython.version_text());
         let tasks = match Layout::of(cpython.version) {
-            Some(layout) => asyncio_of(pid, runtime, layout),
+            Some(layout) => {
+                self.functions.insert(pid, Functions::new(layout));
+                let told = layout.threads(&OfProcess(pid), runtime).map(|threads| python::tell(loaded, pid, threads));
+                if let Some(Err(error)) = told {
+                    self.note(format!("functions of Python are not read: {}", tailsight_units::chain(&error)));
+                }
+                asyncio_of(pid, runtime, layout)
+            }
             None => {
                 // Of a program that has none nothing is missing.
                 if !stacks.has_mapped(pid, "_asyncio.") {
@@ -192,6 +202,17 @@ impl Routines {
         };
         self.runs(version);
         tasks
+    }
+
+    /// The names of functions of Python that a thread of a process was in.
+    pub(super) fn interpreted(&mut self, pid: u32, called: &[Called]) -> Vec<Interpreted> {
+        let Some(functions) = self.functions.get_mut(&pid) else { return vec![] };
+        let memory = OfProcess(pid);
+        let mut named = |called: &Called| Interpreted {
+            frame: functions.frame(&memory, (called.code, called.instruction)).filter(|_| called.code != 0),
+            entered: called.entered,
+        };
+        called.iter().map(&mut named).collect()
     }
 
     fn runs(&mut self, version: String) {
@@ -299,6 +320,7 @@ impl Routines {
             kernel: vec![],
             registers: before.registers,
             bytes: stack,
+            interpreted: vec![],
         });
         let stack = self.unwound.len() + self.waiting.len() - 1;
         self.last_of.insert(key, (open.since_ns, before.registers, stack));
