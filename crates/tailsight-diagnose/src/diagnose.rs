@@ -34,6 +34,9 @@ use crate::{Error, Options, RecordingFacts, Selection};
 const PATHS: usize = 8;
 /// The least part of a wait that the messages ahead explain where they are said to have held it.
 const HELD: f64 = 0.5;
+/// Where so many times as many messages are without a reply as are ahead of one on its thread, it waits in a line between two threads: those
+/// that its thread received before it did not hold it.
+const MOST_AHEAD: f64 = 3.0;
 
 /// Finds what distinguishes the focus messages from the reference messages (NSight §5.2).
 ///
@@ -362,7 +365,8 @@ impl<'a> Analysis<'a> {
                     // Once a message is received, its thread may run for later ones, or on its own account: it was those ahead that held
                     // it where they explain the wait, and else nothing tells.
                     let explained: f64 = cause.root.iter().filter_map(|root| root.of_wait).sum();
-                    if cause.is_received() && explained < HELD {
+                    let is_line = unanswered_ahead(&cause, mine) > MOST_AHEAD * (1.0 + ahead_mean(&cause));
+                    if cause.is_received() && (explained < HELD || is_line) {
                         cause.root.clear();
                     }
                 }
@@ -584,6 +588,18 @@ fn merged_row(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
         mean_ns: [sum(|r| r.mean_ns[0]), sum(|r| r.mean_ns[1])],
         ..Cause::new(Category::NotSignificant, names::base(&subject), subject, vec![], Role::A)
     }
+}
+
+/// How many messages that came before one of a cause's evidence had no reply yet when it came, mean.
+fn unanswered_ahead(cause: &Cause, mine: &[Message]) -> f64 {
+    let came = |m: &Message| m.handoff_ns;
+    let mean = |sum: usize| sum as f64 / cause.evidence.len().max(1) as f64;
+    let open_at = |at_ns: u64| mine.iter().filter(|m| came(m) < at_ns && m.send_ns > at_ns).count();
+    mean(cause.evidence.iter().filter_map(|&id| mine.get(id as usize)).map(|m| open_at(came(m))).sum())
+}
+
+fn ahead_mean(cause: &Cause) -> f64 {
+    cause.ahead.as_ref().map_or(0.0, |ahead| ahead.focus)
 }
 
 /// For a row of head-of-line blocking: the messages ahead of those of its evidence. `others`: also with other threads.

@@ -401,7 +401,7 @@ impl Analysis {
                 }
                 let to = thread.intervals.get(i + 1).map_or(end_ns, |next| next.from);
                 let mut walk = Walk { activity, owners: &mut owners, each: |step| steps.push(step) };
-                walk.piece(&Piece::Others { tid, from: interval.from, to });
+                walk.piece(&Piece::Others { tid, unread: false, from: interval.from, to });
                 steps.drain(..).for_each(|step| each(tid, &step.span, owners.get(step.span.owner)));
             }
         }

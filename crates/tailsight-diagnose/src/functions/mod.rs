@@ -440,19 +440,23 @@ fn waits_for(cause: &Cause, options: &Options) -> Option<(Category, RuntimePart)
     Some((is(&runtime)?, runtime))
 }
 
-/// The work of a runtime that is at least so much of a cause, of that which counts.
+/// The work of a runtime that is at least so much of a cause, of that which counts: in several functions together, or in one with what it
+/// called, which may have been reached by several ways.
 fn most_of(cause: &Cause, nesting: f64, counts: impl Fn(&FunctionPart, &RuntimePart) -> bool) -> Option<RuntimePart> {
-    let mut shares: Vec<(RuntimePart, f64)> = vec![];
+    let mut shares: Vec<(&RuntimePart, f64)> = vec![];
     for (f, runtime) in cause.functions.iter().filter_map(|f| Some((f, f.runtime.as_ref()?))) {
         if !counts(f, runtime) {
             continue;
         }
+        if f.share_with_callees.is_some_and(|share| share >= nesting) {
+            return Some(runtime.clone());
+        }
         match shares.iter_mut().find(|(r, _)| r.of == runtime.of && r.does == runtime.does) {
             Some((_, sum)) => *sum += f.share,
-            None => shares.push((runtime.clone(), f.share)),
+            None => shares.push((runtime, f.share)),
         }
     }
-    shares.into_iter().find(|(_, share)| *share >= nesting).map(|(runtime, _)| runtime)
+    shares.into_iter().find(|(_, share)| *share >= nesting).map(|(runtime, _)| runtime.clone())
 }
 
 /// Of each frame the first one in the same function. A frame is a place in a function, and what calls it is another place: without

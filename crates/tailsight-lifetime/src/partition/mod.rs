@@ -155,8 +155,8 @@ impl Partition {
         for piece in &pieces {
             let sum = &mut self.sum;
             let line = match *piece {
-                Piece::Others { tid, from, to } if to.saturating_sub(from) > LONG_NS => {
-                    Some((self.timelines.thread(activity, owners, tid, from), from, to))
+                Piece::Others { tid, unread, from, to } if to.saturating_sub(from) > LONG_NS => {
+                    Some((self.timelines.thread(activity, owners, (tid, unread), from), from, to))
                 }
                 Piece::Core { cpu, from, to } if to - from > LONG_NS => {
                     Some((self.timelines.core(activity, owners, cpu, from), from, to))
@@ -195,8 +195,8 @@ impl Partition {
 struct Timelines {
     /// The intervals (from, to).
     long: Vec<(u64, u64)>,
-    /// By thread and place of the interval.
-    threads: FxHashMap<(u32, usize), PrefixSums>,
+    /// By thread, whether for messages that nobody has received, and place of the interval.
+    threads: FxHashMap<(u32, bool, usize), PrefixSums>,
     cores: FxHashMap<(u16, usize), PrefixSums>,
 }
 
@@ -209,10 +209,10 @@ impl Timelines {
     }
 
     /// Of the interval that holds `at`.
-    fn thread(&mut self, activity: &Activity, owners: &mut Owners, tid: u32, at: u64) -> &PrefixSums {
+    fn thread(&mut self, activity: &Activity, owners: &mut Owners, (tid, unread): (u32, bool), at: u64) -> &PrefixSums {
         let (place, from, to) = self.interval(at);
-        let piece = Piece::Others { tid, from, to };
-        self.threads.entry((tid, place)).or_insert_with(|| walked(activity, owners, piece))
+        let piece = Piece::Others { tid, unread, from, to };
+        self.threads.entry((tid, unread, place)).or_insert_with(|| walked(activity, owners, piece))
     }
 
     fn core(&mut self, activity: &Activity, owners: &mut Owners, cpu: u16, at: u64) -> &PrefixSums {

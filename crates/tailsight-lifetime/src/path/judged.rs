@@ -57,7 +57,7 @@ pub fn judged(activity: &Activity, tid: u32, (wait, to): (Wait, u64), service: &
         Verdict::Follow { .. } | Verdict::FollowWhileBusy { .. } => Purpose::Thread,
         Verdict::Wait(frame) => Purpose::Named(frame),
         Verdict::WaitThenFollow { by, .. }
-        | Verdict::Ahead { by }
+        | Verdict::Ahead { by, .. }
         | Verdict::Blocked { by, .. }
         | Verdict::WaitedFor { by, .. } => by.map_or(itself, Purpose::Named),
     };

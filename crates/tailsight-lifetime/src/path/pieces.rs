@@ -39,6 +39,8 @@ pub enum Piece {
     Others {
         /// The thread.
         tid: u32,
+        /// No thread has received the message.
+        unread: bool,
         /// Start, ns.
         from: u64,
         /// End, ns.
@@ -147,8 +149,8 @@ impl Piece {
     fn part(self, (from, to): (u64, u64)) -> Piece {
         match self {
             Piece::Core { cpu, .. } => Piece::Core { cpu, from, to },
-            Piece::Others { tid, to: until, .. } => {
-                Piece::Thread { from, to, focus: Focus { until, ..Focus::new(tid, u64::MAX) } }
+            Piece::Others { tid, unread, to: until, .. } => {
+                Piece::Thread { from, to, focus: Focus { until, ..Focus::of_others(tid, unread) } }
             }
             whole => whole,
         }
@@ -175,6 +177,8 @@ pub struct Focus {
 pub struct OfMessage {
     /// The message; [`NOBODY`]: any.
     pub(super) message: u32,
+    /// No thread has received it.
+    pub(super) unread: bool,
     /// The core and time of the hand-off. A sleep that its softirq ends is the end of receive processing.
     pub(super) handoff: Option<(u16, u64)>,
     /// The message is the first of a new connection: until its thread has it, other threads set the connection up.
@@ -198,6 +202,7 @@ impl OfMessage {
     /// Any message.
     const ANY: OfMessage = OfMessage {
         message: NOBODY,
+        unread: false,
         handoff: None,
         setup: false,
         mine: [(0, 0); 2],
@@ -228,6 +233,8 @@ pub struct Followed {
     pub(super) holder: u32,
     /// The threads that are followed pass on what a packet or a timer brought; none of them holds a lock.
     pub(super) handed: bool,
+    /// The message's own thread slept in the middle of others, before it turned to this one: what is waited for is theirs.
+    pub(super) for_others: bool,
     /// The rule by which it is followed.
     pub(super) rule: Option<Rule>,
 }
@@ -235,6 +242,11 @@ pub struct Followed {
 impl Focus {
     pub(super) fn new(tid: u32, own_from: u64) -> Focus {
         Focus { tid, own_from, until: 0, of_message: OfMessage::ANY, followed: Followed::default() }
+    }
+
+    /// A thread that works only for others than the message. `unread`: no thread has received that.
+    pub(super) fn of_others(tid: u32, unread: bool) -> Focus {
+        Focus { of_message: OfMessage { unread, ..OfMessage::ANY }, ..Focus::new(tid, u64::MAX) }
     }
 
     /// Whether a thread that slept so stood in line for the lock because of which it is followed.
@@ -274,7 +286,8 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
             let handed = Some((m.handoff_cpu, handoff));
             let own_from = if uncommon.began_ns == 0 { m.recv_enter_ns } else { uncommon.began_ns };
             let needs_until = if extra.send_tid == m.tid { m.send_ns } else { 0 };
-            let of_message = OfMessage { message: m.id, handoff: handed, setup, needs_until, ..OfMessage::ANY };
+            let of_message =
+                OfMessage { message: m.id, unread: true, handoff: handed, setup, needs_until, ..OfMessage::ANY };
             let focus = Focus { of_message, ..Focus::new(m.tid, own_from) };
             let given = if setup { given(sources.activity, m.tid, handoff, own_from.min(to)) } else { None };
             if let Some((from, giver)) = given {
@@ -556,7 +569,7 @@ fn turn_pieces(sources: Sources<'_>, m: &Message, (from, to): (u64, u64), focus:
     // What follows the last turn that was added, and whether that is others'.
     let (mut at, mut others) = (from, false);
     let mut add = |at: u64, end: u64, others: bool| match others {
-        true if at < end => out.push(Piece::Others { tid: focus.tid, from: at, to: end }),
+        true if at < end => out.push(Piece::Others { tid: focus.tid, unread: false, from: at, to: end }),
         true => {}
         false => thread_pieces(sources.activity, at, end, focus, out),
     };
@@ -587,12 +600,13 @@ fn thread_pieces(activity: &Activity, from: u64, to: u64, focus: Focus, out: &mu
             out.push(Piece::Thread { from, to: busy, focus });
             // A wait for the core of a lock's holder is the message's own, for it may not need that lock.
             let (begin, end) = core_of_holder(activity, thread, &focus, (busy, turns)).unwrap_or((turns, turns));
-            out.push(Piece::Others { tid: focus.tid, from: busy, to: begin });
+            let (tid, unread) = (focus.tid, focus.of_message.unread);
+            out.push(Piece::Others { tid, unread, from: busy, to: begin });
             if begin < end {
                 out.push(Piece::Thread { from: begin, to: end, focus });
             }
             if end < turns {
-                out.push(Piece::Others { tid: focus.tid, from: end, to: turns });
+                out.push(Piece::Others { tid, unread, from: end, to: turns });
             }
             out.push(Piece::Thread { from: turns, to, focus });
             return;

@@ -64,8 +64,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
         match *piece {
             Piece::Core { cpu, from, to } => self.core(cpu, (from, to), Role::R, None, None),
             Piece::Thread { from, to, focus } => self.thread(focus.tid, from, to, focus, 0),
-            Piece::Others { tid, from, to } => {
-                self.thread(tid, from, to, Focus::new(tid, u64::MAX), 0);
+            Piece::Others { tid, unread, from, to } => {
+                self.thread(tid, from, to, Focus::of_others(tid, unread), 0);
             }
             Piece::Waits { frame, role, from, to } => self.waits(frame, role, from, to),
             Piece::UntilTimer { how, guessed, from, to } => {
@@ -294,7 +294,7 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             }
             Verdict::FollowWhileBusy { tid, focus } => return self.worked_at(tid, (from, to), because_of(focus), how),
             Verdict::Wait(frame) => self.owners.single(frame),
-            Verdict::Ahead { by } => self.owners.ahead_asleep(how, by),
+            Verdict::Ahead { how, by } => self.owners.ahead_asleep(how, by),
             Verdict::Blocked { how, by } => self.owners.blocked(how, by),
             Verdict::WaitedFor { tid, because, serves, by } => {
                 self.owners.waited_asleep(tid, (because, serves), how, by, self.activity.threads.names())

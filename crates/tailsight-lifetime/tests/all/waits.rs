@@ -1013,3 +1013,33 @@ fn a_message_that_goes_on_when_a_timer_of_its_loop_goes_off_waits_for_that() {
     let still_open = [recv(TIMER + 20, C, ONE), replies, send(TIMER + 500, C, ONE), sleeps];
     assert!(waits(&analysis(&meanwhile, &still_open)).iter().all(|wait| !wait.2.contains("timer")));
 }
+
+/// Tomcat with two threads, whose handlers ask a server through a client that has threads of its own: a request that nobody had read waited
+/// "for another server", which answered others' requests, each as fast as ever.
+#[test]
+fn who_waits_behind_another_whose_thread_waits_for_a_client_s_does_not_wait_for_the_server() {
+    const ANSWERED: u64 = 5_000_000;
+    let serving = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        waking(40, ONE, TWO),
+        switch(60, ONE, TWO, FUTEX),
+        ask(100, TWO),
+        switch(120, TWO, 0, EPOLL),
+        switch(ANSWERED + 10, 0, TWO, 0),
+        answer(ANSWERED + 20, TWO),
+        waking(ANSWERED + 40, TWO, ONE),
+        switch(ANSWERED + 60, TWO, ONE, EPOLL),
+        send(ANSWERED + 100, A, ONE),
+        recv(ANSWERED + 200, B, ONE),
+        send(ANSWERED + 300, B, ONE),
+    ];
+    let mut network = [request(10, A), request(2_000, B), ready(ANSWERED, Some(TWO))].concat();
+    network.sort_by_key(|event| event.ts);
+    let analysis = analyse(vec![serving, network]);
+    decides(&analysis, Rule::HoldsNothing);
+    let longest = |recv_ns, leg| path(&analysis, recv_ns, leg).into_iter().max_by_key(|s| s.1 - s.0).expect("a step").2;
+    assert_eq!(longest(ANSWERED + 200, Leg::Receive), format!("ahead/sleep:epoll_pwait/{PEER}"));
+    // The one whose handler asked does.
+    assert!(longest(20, Leg::Service).ends_with(PEER), "{}", longest(20, Leg::Service));
+}

@@ -102,6 +102,12 @@ impl<'a> Case<'a> {
         serves_others(self.activity, &self.focus, self.focus.tid, self.wait.from)
     }
 
+    /// Whether the message's own thread was in the middle of others when it fell asleep, and had not received this one.
+    fn is_for_others(&self) -> bool {
+        let is_unread = self.focus.of_message.unread && self.from < self.focus.own_from;
+        self.depth == 0 && is_unread && self.sleeper_serves()
+    }
+
     /// Where the sleep is in the program, of a call in which servers wait for work; 0: not known.
     pub fn place_of_work(&self) -> u32 {
         if self.wait.how.is_for_work() { self.wait.how.place } else { 0 }
@@ -119,6 +125,7 @@ impl<'a> Case<'a> {
             place: if first && self.needs_what_another_has() { self.place_of_work() } else { before.place },
             asked: if first { self.wait.from } else { before.asked },
             tried_again: if first { self.wait.tried_again } else { before.tried_again },
+            for_others: if first { self.is_for_others() } else { before.for_others },
             ..before
         };
         Focus { followed, until: self.ended, ..self.focus }

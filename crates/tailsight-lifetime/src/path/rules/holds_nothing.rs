@@ -5,6 +5,10 @@
 //! thread that serves other messages waited for this one, that one has what the message needs (a connection of a pool), and the answer that this
 //! one passes on is for that.
 //!
+//! A message that its thread has not turned to waits behind the others that it serves, and not for the server that is waited for: that is in
+//! Tomcat, whose two threads ask a server through a client with threads of its own, the example of
+//! `who_waits_behind_another_whose_thread_waits_for_a_client_s_does_not_wait_for_the_server` in `tests/all/waits.rs`.
+//!
 //! Example: `a_thread_that_polls_for_whatever_comes_holds_no_lock` in `tests/all/rules.rs`.
 
 use super::case::{holds_for_its_client, was_at_something_else};
@@ -22,5 +26,9 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     let asked = how.is_for_data()
         && matches!(by, Some(Frame::Peer { .. }))
         && was_at_something_else(case.activity, focus.tid, case.wait.from, of_message);
-    (idle && !asked && !case.passes_on_to_a_holder(by)).then(|| Verdict::Blocked { how: at_first_place(case), by })
+    let for_others = focus.followed.for_others && by.is_some();
+    (idle && !asked && !case.passes_on_to_a_holder(by)).then(|| match for_others {
+        true => Verdict::Ahead { how: at_first_place(case), by },
+        false => Verdict::Blocked { how: at_first_place(case), by },
+    })
 }

@@ -39,8 +39,8 @@ pub(super) enum Verdict {
     FollowWhileBusy { tid: u32, focus: Focus },
     /// A wait that has no task.
     Wait(Frame),
-    /// A wait of the message's thread while it served others.
-    Ahead { by: Option<Frame> },
+    /// A wait, `how`, of the message's thread while it served others, or of a thread that it waited for then.
+    Ahead { how: Sleep, by: Option<Frame> },
     /// A wait for something outside of the application.
     Blocked { how: Sleep, by: Option<Frame> },
     /// A sleep of the thread `tid`, or of one that it waited for, because of which the message's thread waited; `serves`: it served other messages.

@@ -26,5 +26,5 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
     }
     let for_another = case.answer_to_another().filter(|_| how.is_for_data());
     let by = if is_before && holds_up { Some(case.ended_by()) } else { for_another.map(Some) };
-    by.map(|by| Verdict::Ahead { by })
+    by.map(|by| Verdict::Ahead { how, by })
 }
