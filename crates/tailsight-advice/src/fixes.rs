@@ -116,7 +116,10 @@ impl Advisor<'_> {
             app: self.app,
             pids: &facts.pids,
             device,
-            cores: &self.cores[usize::from(cause.role == Role::A)],
+            cores: match cause.cores.as_slice() {
+                [] => &self.cores[usize::from(cause.role == Role::A)],
+                cores => cores,
+            },
             cpus: facts.cpus,
             cgroup: facts.cgroup.as_deref(),
             irqs: &facts.irqs,
@@ -303,6 +306,18 @@ mod tests {
             "ci95_ns": [1, deviation_ns], "messages": messages, "evidence": [], "paths": [], "fix": [], "explanation": "",
         }));
         cause.expect("a cause")
+    }
+
+    /// gzip had core 0 while requests waited there, which were then received on core 1: "keep gzip off core 1", and on core 0.
+    #[test]
+    fn a_neighbour_is_kept_off_the_core_on_which_it_was() {
+        let facts = RecordingFacts { cpus: Some(2), ..RecordingFacts::default() };
+        let cause =
+            |cores: &[u32]| Cause { cores: cores.to_vec(), ..a_cause(("interference", "gzip"), (1_000_000, 50)) };
+        let first = |cores: &[u32]| lines(&advisor("java", &facts, 1_000_000), &cause(cores))[0].clone();
+        assert!(first(&[0]).contains("keep gzip off core 0"), "{}", first(&[0]));
+        assert!(first(&[]).contains("keep gzip off core 1"), "where that is not known: {}", first(&[]));
+        assert!(!first(&[0, 1]).contains("keep gzip off"), "no other core is left: {}", first(&[0, 1]));
     }
 
     /// It was advised for requests that came in TLS.

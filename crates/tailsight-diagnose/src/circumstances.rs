@@ -12,7 +12,7 @@ use crate::estimate::{CostOfKind, Estimates};
 use crate::model::{Circumstances, EstimatedCost};
 
 /// A core that fewer than one in so many of the focus messages met is not worth moving anything away from.
-const FEW: usize = 20;
+pub(crate) const FEW: usize = 20;
 
 /// Those of the run, whatever is compared.
 pub(crate) fn of(lifetimes: &Lifetimes) -> Circumstances {

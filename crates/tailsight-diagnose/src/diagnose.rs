@@ -1,7 +1,7 @@
 //! The diagnosis from end to end: the steps of the crate's documentation in order.
 
 use std::cell::{LazyCell, OnceCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use tailsight_lifetime::{Context, Leg, Lifetimes, Message, NamedFrame, OwnerId, PathPart, PathSpan, Role, Rule};
@@ -373,6 +373,7 @@ impl<'a> Analysis<'a> {
             }
             (cause.paths, cause.path_frames) = paths(self.lifetimes, &self.profile, &self.rows, i).into_iter().unzip();
             if self.is_cause(i) {
+                cause.cores = self.cores(i, &cause);
                 cause.before = self.before(i, &cause);
                 causes.push(cause);
             } else {
@@ -381,6 +382,27 @@ impl<'a> Analysis<'a> {
         }
         let cause_of_row = self.rank(&mut causes, &mut not_significant);
         (causes, not_significant, cause_of_row)
+    }
+
+    /// On which cores another program had the time of a cause's evidence: a message may wait on one core and be received on another.
+    fn cores(&self, row: usize, cause: &Cause) -> Vec<u32> {
+        let is_others = matches!(cause.category, Category::Interference | Category::OsThreads);
+        let Some(path) = self.inputs.path.filter(|_| is_others && self.inputs.against.is_none()) else {
+            return vec![];
+        };
+        let slots = self.rows.rows[row].slots.iter();
+        let owners: BTreeSet<usize> = slots.filter_map(|&slot| self.profile.owner_of(slot)).collect();
+        let mut ns_on: BTreeMap<u32, u64> = BTreeMap::new();
+        for &id in &cause.evidence {
+            let its = |span: &PathSpan| span.role == cause.role && owners.contains(&(span.owner as usize));
+            for span in path(id, self.options.leg, PathPart::Whole).into_iter().filter(its) {
+                if let Some(cpu) = span.cpu {
+                    *ns_on.entry(u32::from(cpu)).or_default() += span.to_ns - span.from_ns;
+                }
+            }
+        }
+        let sum_ns: u64 = ns_on.values().sum();
+        ns_on.into_iter().filter(|(_, ns)| ns * circumstances::FEW as u64 >= sum_ns).map(|(core, _)| core).collect()
     }
 
     /// Messages ahead, mean: of the focus, of the reference.

@@ -39,6 +39,9 @@ pub struct Cause {
     pub messages: u64,
     /// Ids of the focus messages that suffered most from it.
     pub evidence: Vec<u32>,
+    /// Of another program or a kernel thread: the cores on which it had the evidence's time. Empty: not known. Not in the JSON.
+    #[serde(skip)]
+    pub cores: Vec<u32>,
     /// The owner paths in it with their deviations, largest first (at most 8).
     pub paths: Vec<(String, i64)>,
     /// How often it began (or was met running) in a message, on average: focus, reference. Tells more often from slower.
@@ -420,6 +423,7 @@ impl Cause {
             ci95_ns: [0; 2],
             messages: 0,
             evidence: vec![],
+            cores: vec![],
             paths: vec![],
             times: [0.0; 2],
             phase: None,
