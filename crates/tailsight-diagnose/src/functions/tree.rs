@@ -96,6 +96,11 @@ impl Tree {
         &self.nodes[node]
     }
 
+    /// Whether a sample of the reference has the frame, on any way.
+    pub fn is_in_reference(&self, frame: u32) -> bool {
+        self.nodes.iter().any(|node| node.frame == Some(frame) && node.samples[1] > 0)
+    }
+
     /// The frames from the outermost function to the node.
     pub fn path(&self, node: usize) -> Vec<u32> {
         let mut path = vec![];

@@ -257,6 +257,20 @@ fn the_innermost_function_of_the_program_is_named() {
     assert_eq!(named(vec![python("_PyEval_EvalFrameDefault"), compiled, python("main")]).0, "py::report:/srv/app.py");
 }
 
+/// Go: a function without a frame of its own (`lookUp`) hides its caller, so that no sample of the reference has `serve`, which every request
+/// runs; the slow ones alone run `rebuild`. It was named after the caller where the reference had few samples.
+#[test]
+fn of_functions_that_the_reference_lacks_the_innermost_is_named() {
+    let slow = each_hundredth_works_longer();
+    let own = |function: &str, offset| FrameRow { own: true, offset, ..frame(function, "shop", "1") };
+    let frames = [own("rebuild", 1), own("serve", 2), own("lookUp", 3), frame("goexit", "libc.so.6", "2")];
+    let cause = first_cause(&slow, &frames, &[vec![0, 1, 3]], &[vec![2, 3]]);
+    assert_eq!(cause.functions[0].name, "rebuild", "{:#?}", cause.functions);
+    // What the reference runs, too, is not what differs: its caller is.
+    let cause = first_cause(&slow, &frames, &[vec![2, 1, 3]], &[vec![2, 3]]);
+    assert_eq!(cause.functions[0].name, "serve", "{:#?}", cause.functions);
+}
+
 /// aiohttp: what calls any task was named, for only the slow requests had come by it, and not the regular expression that had 98 %.
 #[test]
 fn of_an_interpreter_the_innermost_function_that_has_most_of_it_is_named() {
