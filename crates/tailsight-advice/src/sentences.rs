@@ -67,9 +67,7 @@ impl Advisor<'_> {
 
     /// How many messages were ahead, where that is more than usual to the digits that are shown.
     fn ahead(&self, cause: &Cause) -> String {
-        // Once they are received they wait behind others than those that their thread received before them.
-        let is_unread = cause.category == Category::HolBlocking && !cause.is_received();
-        let Some(ahead) = cause.ahead.as_ref().filter(|_| is_unread) else {
+        let Some(ahead) = cause.ahead.as_ref().filter(|_| cause.category == Category::HolBlocking) else {
             return String::new();
         };
         let [shown, usual] = [ahead.focus, ahead.reference].map(|n| format!("{n:.1}"));

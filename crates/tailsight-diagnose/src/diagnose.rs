@@ -34,9 +34,6 @@ use crate::{Error, Options, RecordingFacts, Selection};
 const PATHS: usize = 8;
 /// The least part of a wait that the messages ahead explain where they are said to have held it.
 const HELD: f64 = 0.5;
-/// Where so many times as many messages are without a reply as are ahead of one on its thread, it waits in a line between two threads: those
-/// that its thread received before it did not hold it.
-const MOST_AHEAD: f64 = 3.0;
 
 /// Finds what distinguishes the focus messages from the reference messages (NSight §5.2).
 ///
@@ -356,7 +353,9 @@ impl<'a> Analysis<'a> {
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
         for (i, deviation_ns) in deviations.iter().copied().enumerate() {
             let mut cause = self.cause(i, deviation_ns);
-            if cause.category == Category::HolBlocking {
+            // Between two threads a message waits behind others than those that its own thread received before it.
+            let in_line = cause.is_received() && self.is_handed_on(&cause);
+            if cause.category == Category::HolBlocking && !in_line {
                 let others = elsewhere(self.lifetimes, &self.profile, &self.rows.rows[i].slots);
                 cause.ahead = Some(ahead_of(&cause, mine, ahead, others, mean_ahead));
                 if deviation_ns > 0 && !others {
@@ -365,8 +364,7 @@ impl<'a> Analysis<'a> {
                     // Once a message is received, its thread may run for later ones, or on its own account: it was those ahead that held
                     // it where they explain the wait, and else nothing tells.
                     let explained: f64 = cause.root.iter().filter_map(|root| root.of_wait).sum();
-                    let is_line = unanswered_ahead(&cause, mine) > MOST_AHEAD * (1.0 + ahead_mean(&cause));
-                    if cause.is_received() && (explained < HELD || is_line) {
+                    if cause.is_received() && explained < HELD {
                         cause.root.clear();
                     }
                 }
@@ -382,6 +380,12 @@ impl<'a> Analysis<'a> {
         }
         let cause_of_row = self.rank(&mut causes, &mut not_significant);
         (causes, not_significant, cause_of_row)
+    }
+
+    /// Whether another thread answered most of a cause's evidence than received it.
+    fn is_handed_on(&self, cause: &Cause) -> bool {
+        let handed_on = |id: &&u32| self.lifetimes.handed_on.get(**id as usize).is_some_and(|handed_on| *handed_on);
+        cause.evidence.iter().filter(handed_on).count() * 2 > cause.evidence.len()
     }
 
     /// On which cores another program had the time of a cause's evidence: a message may wait on one core and be received on another.
@@ -610,18 +614,6 @@ fn merged_row(rows: &[Cause], ci95_ns: [i64; 2]) -> Cause {
         mean_ns: [sum(|r| r.mean_ns[0]), sum(|r| r.mean_ns[1])],
         ..Cause::new(Category::NotSignificant, names::base(&subject), subject, vec![], Role::A)
     }
-}
-
-/// How many messages that came before one of a cause's evidence had no reply yet when it came, mean.
-fn unanswered_ahead(cause: &Cause, mine: &[Message]) -> f64 {
-    let came = |m: &Message| m.handoff_ns;
-    let mean = |sum: usize| sum as f64 / cause.evidence.len().max(1) as f64;
-    let open_at = |at_ns: u64| mine.iter().filter(|m| came(m) < at_ns && m.send_ns > at_ns).count();
-    mean(cause.evidence.iter().filter_map(|&id| mine.get(id as usize)).map(|m| open_at(came(m))).sum())
-}
-
-fn ahead_mean(cause: &Cause) -> f64 {
-    cause.ahead.as_ref().map_or(0.0, |ahead| ahead.focus)
 }
 
 /// For a row of head-of-line blocking: the messages ahead of those of its evidence. `others`: also with other threads.

@@ -71,6 +71,8 @@ pub struct Lifetimes {
     pub unknown_backend_calls: u64,
     /// The servers that most of the messages that asked them asked beside others, by number of the name among the symbols.
     pub asked_in_parallel: rustc_hash::FxHashSet<u32>,
+    /// By message: whether another thread answered it than received it: a server hands requests on, to a pool say. Empty: not known.
+    pub handed_on: Vec<bool>,
     /// How often NUMA balancing moved a thread of the target to another core.
     pub numa_moves: u64,
     /// Connections of clients whose SYN came again.
@@ -169,6 +171,12 @@ impl Lifetimes {
         }
         out
     }
+}
+
+/// By message: whether another thread answered it than received it.
+fn handed_on(messages: &[Message], extras: &[messages::Extra]) -> Vec<bool> {
+    let is_handed_on = |(m, extra): (&Message, &messages::Extra)| m.tid != 0 && ![0, m.tid].contains(&extra.send_tid);
+    messages.iter().zip(extras).map(is_handed_on).collect()
 }
 
 /// The pass over events in memory.
@@ -310,6 +318,7 @@ impl Analysis {
             multiplexed,
             unknown_backend_calls: activity.peers.unknown,
             asked_in_parallel: std::mem::take(&mut activity.peers.in_parallel),
+            handed_on: handed_on(&scan.messages, &scan.extras),
             numa_moves,
             repeated_connects,
             send_entry: facts.send_entry.clone(),

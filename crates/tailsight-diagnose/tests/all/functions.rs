@@ -4,7 +4,7 @@ use syscalls::Sysno;
 use tailsight_diagnose::cause::Subject;
 use tailsight_diagnose::functions::runtimes::Runtimes;
 use tailsight_diagnose::{Category, Inputs, Options, RecordingFacts, diagnose_with};
-use tailsight_lifetime::{Context, Frame, Leg, PathPart};
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, PathPart};
 use tailsight_trace::samples::{FrameRow, SampleRow, Samples, kind};
 
 use crate::common::{a, lifetimes, options, owner, receive};
@@ -167,6 +167,29 @@ fn what_held_a_queue_is_followed_to_its_function() {
     // Without samples there is the root and nothing else.
     let d = diagnosed(&queued, &Samples::default(), &options());
     assert_eq!((d.causes[0].root.len(), d.causes[0].root[0].functions.len()), (1, 0));
+}
+
+/// waitress: one thread receives at once, and two others answer. "3.7 messages ahead", where 27 had no reply, and "held by" one that its
+/// thread had received before. In an event loop the same is true: there one thread does both.
+#[test]
+fn what_waits_between_two_threads_is_not_held_by_those_before_it_on_the_first() {
+    let queued = bursts();
+    let waited = |id: u32| queued.part_slice(id, Leg::Receive)[1..].to_vec();
+    let parts = queued.messages.iter().map(|m| {
+        let service = [waited(m.id), queued.parts(m.id, Leg::Service)].concat();
+        [vec![a(0, 1_000)], service, queued.parts(m.id, Leg::Transmit)]
+    });
+    let mut received = lifetimes(queued.owners.clone(), parts.collect());
+    received.messages = queued.messages.clone();
+    received.messages.iter_mut().for_each(|m| m.recv_ns = m.driver_ns + 1_000);
+    let first = |received: &Lifetimes| diagnosed(received, &Samples::default(), &total()).causes.swap_remove(0);
+    let of_loop = first(&received);
+    assert_eq!((of_loop.category, of_loop.is_received(), of_loop.root.len()), (Category::HolBlocking, true, 1));
+    assert!(of_loop.ahead.is_some_and(|ahead| ahead.focus > 0.0));
+    received.handed_on = vec![true; received.messages.len()];
+    let handed_on = first(&received);
+    assert_eq!((handed_on.category, handed_on.root.len()), (Category::HolBlocking, 0));
+    assert!(handed_on.ahead.is_none());
 }
 
 /// Of two builds of a server a function is the same by its name: what both spend alike is no difference.

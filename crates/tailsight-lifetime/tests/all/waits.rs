@@ -589,6 +589,7 @@ fn the_thread_that_hands_the_message_over_works_for_it() {
         vec![switch(1, 0, TWO, 0), switch(2, TWO, 0, FUTEX), switch(500_010, 0, TWO, 0), send(600_000, A, TWO)];
     let analysis = analyse(vec![reads, answers, request(10, A)]);
     decides(&analysis, Rule::PassedOn);
+    assert_eq!(analysis.lifetimes.handed_on, [true]);
     assert_eq!(
         path(&analysis, 20, Leg::Service),
         // The one that was woken waited for the core of the one that woke it, which was still at it.
@@ -1003,6 +1004,7 @@ fn a_message_that_goes_on_when_a_timer_of_its_loop_goes_off_waits_for_that() {
     ];
     let (replies, sleeps) = (send(TIMER + 300, A, ONE), switch(TIMER + 900, ONE, 0, EPOLL));
     let alone = analysis(&[], &[replies, sleeps]);
+    assert!(!alone.lifetimes.handed_on.contains(&true), "the loop answers itself");
     assert_eq!((waits(&alone).as_slice(), is_guessed(&alone)), (&until_timer[..], false));
     let beside_another = analysis(&meanwhile, &[replies, sleeps]);
     assert_eq!((waits(&beside_another).as_slice(), is_guessed(&beside_another)), (&until_timer[..], true));

@@ -251,9 +251,7 @@ fn waited_behind(d: &Diagnosis) -> Option<(f64, String)> {
         let behind = format!("messages that were held by {}", clean(&root_words(root)));
         return Some((held * cause.share.min(1.0), behind));
     }
-    // Once they are received they wait behind others than those that their thread received before them.
-    let ahead = cause.ahead.as_ref().filter(|_| !cause.is_received());
-    let ahead = ahead.filter(|ahead| ahead.focus >= MANY * ahead.reference.max(1.0))?;
+    let ahead = cause.ahead.as_ref().filter(|ahead| ahead.focus >= MANY * ahead.reference.max(1.0))?;
     let behind = format!("more messages than usual ({:.1}, usually {:.1})", ahead.focus, ahead.reference);
     Some((cause.share.min(1.0), behind))
 }
