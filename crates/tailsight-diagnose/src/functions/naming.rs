@@ -11,8 +11,6 @@ use crate::model::{FunctionPart, RuntimePart};
 
 /// Of a part of the time below a function, what is known there is its name.
 const MOST_OF_IT: f64 = 0.8;
-/// With fewer samples the function in which all of them are is chance.
-const FEWEST_SAMPLES: f64 = 8.0;
 /// Of a function, the part of its time that makes what it calls the same.
 const ALL_OF_IT: f64 = 0.99;
 
@@ -52,8 +50,8 @@ impl Search<'_> {
         let all_in = frames(&inner[..holds(ALL_OF_IT).min(inner.len())]);
         let whole: Vec<&FrameRow> = path.iter().chain(&all_in).copied().collect();
         // As far as only the focus goes that way: a caller that no sample of the reference has, because a leaf hides it, says less.
-        let only = inner.iter().take(all_in.len()).take_while(|&&f| !tree.is_in_reference(f)).count();
-        let only = if samples >= FEWEST_SAMPLES { only } else { 0 };
+        let only_below = inner.iter().take(all_in.len()).take_while(|&&f| !tree.is_in_reference(f)).count();
+        let only = &whole[..path.len() + only_below];
         let last = path.last().copied().cloned().unwrap_or_default();
         // What the program called is said with the program's function, unless nobody asked for it.
         let asked_by =
@@ -70,7 +68,7 @@ impl Search<'_> {
             },
             None => match self.named_of_interpreter(&whole, &inside) {
                 Some(frame) => (frame.clone(), None),
-                None => self.named_of_program(&path, &whole, path.len() + only, &last),
+                None => self.named_of_program(&path, &whole, only, &last),
             },
         };
         // That a runtime had no task to run says nothing of what it called either.
@@ -132,17 +130,17 @@ impl Search<'_> {
     }
 
     /// The function that a part is named by, and the library's that its time was in where that is another. `whole`: its path, and on as far as
-    /// all of its time went one way; of that `only` that no sample of the reference has.
+    /// all of its time went one way; `only`: its path, and on as far as besides no sample of the reference went that way.
     fn named_of_program(
         &self,
         path: &[&FrameRow],
         whole: &[&FrameRow],
-        only: usize,
+        only: &[&FrameRow],
         last: &FrameRow,
     ) -> (FrameRow, Option<String>) {
         let inside = |named: &FrameRow, last: &FrameRow| (*last != *named).then(|| last.name());
         let program = |f: &&&FrameRow| self.is_in_program(f) && self.tells(f);
-        let above = whole[..only.max(path.len())].iter().rev().find(program);
+        let above = only.iter().rev().find(program);
         let below = || whole[path.len()..].iter().rev().find(program);
         // One without a name, as in a stripped program, is named by its place, if it did more than call one that has a name. An exported
         // function that it is below may be any other.

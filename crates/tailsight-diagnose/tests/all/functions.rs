@@ -276,6 +276,11 @@ fn the_innermost_function_of_the_program_is_named() {
     let python = |function: &str| FrameRow { own: true, ..frame(function, "python3.11", "3") };
     let run = named(vec![python("_PyEval_EvalFrameDefault"), python("_PyEval_Vector"), python("main")]);
     assert_eq!((run.0.as_str(), run.3.as_str()), ("CPython's interpreter", ""));
+    // Functions of Python are among those of a stripped interpreter, whose places tell less than what they called.
+    let slept = [other("clock_nanosleep", "libc.so.6"), FrameRow { offset: 9, ..python("") }];
+    let of_python = FrameRow { own: true, ..frame("shop.fetch_token", "shop.py", "") };
+    let asleep = named([&slept[..], &[of_python, python("_PyEval_Vector")]].concat());
+    assert_eq!((asleep.0.as_str(), asleep.1.as_str()), ("shop.fetch_token", "clock_nanosleep"));
     let compiled = FrameRow { own: true, ..frame("py::report:/srv/app.py", "[jit]", "") };
     assert_eq!(named(vec![python("_PyEval_EvalFrameDefault"), compiled, python("main")]).0, "py::report:/srv/app.py");
 }
