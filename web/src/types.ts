@@ -1081,7 +1081,7 @@ export type RunMeta = {
   stacks: string[];
   /** First nanosecond of the recording, CLOCK_MONOTONIC. */
   start_ns: number;
-  /** Wall-clock time at the start, ns since the epoch. */
+  /** Wall-clock time at `start_ns`, ns since the epoch. In older runs earlier, by what preparing the recording then took. */
   started_unix_ns: number;
   /** Where the recording stands. */
   state: State;

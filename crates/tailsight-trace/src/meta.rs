@@ -33,7 +33,7 @@ pub struct RunMeta {
     /// older runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
-    /// Wall-clock time at the start, ns since the epoch.
+    /// Wall-clock time at `start_ns`, ns since the epoch. In older runs earlier, by what preparing the recording then took.
     pub started_unix_ns: u64,
     /// First nanosecond of the recording, CLOCK_MONOTONIC.
     pub start_ns: u64,

@@ -1,6 +1,6 @@
 //! A running recording: until it ends, it empties the buffers, compares the clocks and follows the target's processes.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use tailsight_trace::meta;
@@ -54,6 +54,12 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn start() -> Clock {
         Clock { cpu_before_ns: own_cpu_ns(), rows: vec![clocks::compare()] }
+    }
+
+    /// The wall clock at a time soon after the start, ns since the epoch.
+    fn wall_ns(&self, monotonic_ns: u64) -> u64 {
+        let start = self.rows.first().copied().unwrap_or_default();
+        start.realtime_ns + monotonic_ns.saturating_sub(start.monotonic_ns)
     }
 
     /// CPU time of the recorder since the start, ns.
@@ -135,8 +141,7 @@ impl<'a> Recording<'a> {
         }
         let clock = Clock::start();
         ready.meta.start_ns = clocks::monotonic_ns();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        ready.meta.started_unix_ns = now.map_or(0, |d| d.as_nanos() as u64);
+        ready.meta.started_unix_ns = clock.wall_ns(ready.meta.start_ns);
         ready.loaded.set_recording(true);
         ready.loaded.tell_current(ready.cpus);
         let mut drain = Drain::new(ready.meta.start_ns);
