@@ -333,14 +333,14 @@ mod tests {
             name: "CPython's interpreter".into(),
             inside: Some("_PyEval_EvalFrameDefault".into()),
             interpreter: Some("CPython".into()),
-            interpreter_tells_when: Some("one from 3.12 on tells it when it is started with -X perf".into()),
+            interpreter_tells_when: Some("CPython 3.12 or newer tells it when it is started with -X perf".into()),
             share: 1.0,
             ..FunctionPart::default()
         };
         assert_eq!(
             clause(&Of::IT, &part),
             "100 % of it in CPython's interpreter (in _PyEval_EvalFrameDefault): more time than in the reference; which function of the \
-             program it ran is not recorded; one from 3.12 on tells it when it is started with -X perf"
+             program it ran is not recorded; CPython 3.12 or newer tells it when it is started with -X perf"
         );
     }
 

@@ -11,7 +11,8 @@ use crate::cohorts::Cohort;
 use crate::estimate::{CostOfKind, Estimates};
 use crate::model::{Circumstances, EstimatedCost};
 
-/// A core that fewer than one in so many of the focus messages met is not worth moving anything away from.
+/// A core that fewer than one in so many of the focus messages met, or that had less than such a part of a cause, is not worth moving
+/// anything away from.
 pub(crate) const FEW: usize = 20;
 
 /// Those of the run, whatever is compared.

@@ -27,8 +27,8 @@ pub(super) fn ask(case: &Case<'_>) -> Option<Verdict> {
         && matches!(by, Some(Frame::Peer { .. }))
         && was_at_something_else(case.activity, focus.tid, case.wait.from, of_message);
     let for_others = focus.followed.for_others && by.is_some();
-    (idle && !asked && !case.passes_on_to_a_holder(by)).then(|| match for_others {
-        true => Verdict::Ahead { how: at_first_place(case), by },
-        false => Verdict::Blocked { how: at_first_place(case), by },
+    (idle && !asked && !case.passes_on_to_a_holder(by)).then(|| {
+        let how = at_first_place(case);
+        if for_others { Verdict::Ahead { how, by } } else { Verdict::Blocked { how, by } }
     })
 }

@@ -32,6 +32,11 @@ pub struct Called {
 }
 
 impl Called {
+    /// The code object and the instruction; none of a mark alone.
+    pub fn place(self) -> Option<(u64, u64)> {
+        (self.code != 0).then_some((self.code, self.instruction))
+    }
+
     /// Of the words in a sample.
     pub fn of([code, instruction]: [u64; 2]) -> Called {
         Called { code: code & !ENTERED, instruction, entered: code & ENTERED != 0 }
@@ -64,6 +69,9 @@ mod tests {
         assert!(c.contains(&format!("#define PYTHON_FRAMES {FRAMES}\n")));
         assert!(c.contains(&format!("#define PYTHON_ENTERED (1ULL << {})\n", ENTERED.trailing_zeros())));
         assert_eq!(Called::of([0x70 | ENTERED, 5]), Called { code: 0x70, instruction: 5, entered: true });
-        assert_eq!(Called::of([ENTERED, 5]).code, 0);
+        assert_eq!(
+            (Called::of([0x70 | ENTERED, 5]).place(), Called::of([ENTERED, 5]).place()),
+            (Some((0x70, 5)), None)
+        );
     }
 }

@@ -209,7 +209,7 @@ impl Routines {
         let Some(functions) = self.functions.get_mut(&pid) else { return vec![] };
         let memory = OfProcess(pid);
         let mut named = |called: &Called| Interpreted {
-            frame: functions.frame(&memory, (called.code, called.instruction)).filter(|_| called.code != 0),
+            frame: called.place().and_then(|place| functions.frame(&memory, place)),
             entered: called.entered,
         };
         called.iter().map(&mut named).collect()
