@@ -14,6 +14,9 @@ use tailsight_testbed::netns::SERVER_V4;
 use super::programs::Program;
 
 const PORT: u16 = 7000;
+/// A client that had no core for so long sends what was due then at once: a socket holds about 250 datagrams.
+const FULL_NS: u64 = 50_000_000;
+const ATTEMPTS: u32 = 3;
 
 /// Loads a server of a kind for a third of a second and gives the samples.
 fn load(
@@ -26,10 +29,30 @@ fn load(
     let _server = Program::start(&pair.server, &format!("serve {arguments} --port {PORT}"));
     let plan = change(Plan { rate_per_s: 1000.0, ..Plan::new(SocketAddr::new(SERVER_V4, PORT), protocol) });
     let stop = AtomicBool::new(false);
-    let samples = pair.client.run(|| probe::run(&plan, Duration::from_millis(300), &stop)).unwrap().unwrap();
-    assert!(samples.len() > 150, "{} requests in 0.3 s at 1000/s", samples.len());
-    let unanswered = samples.iter().filter(|s| s.answered_ns == 0).count();
-    assert_eq!(unanswered, 0, "of {}", samples.len());
+    let mut samples = vec![];
+    for _ in 0..ATTEMPTS {
+        samples = pair.client.run(|| probe::run(&plan, Duration::from_millis(300), &stop)).unwrap().unwrap();
+        assert!(samples.len() > 150, "{} requests in 0.3 s at 1000/s", samples.len());
+        let unanswered = samples.iter().filter(|s| s.answered_ns == 0).count();
+        let late_ns = samples.iter().map(|s| s.sent_ns - s.due_ns).max().unwrap_or(0);
+        let is_disturbed = protocol == ProbeProtocol::EchoUdp && late_ns > FULL_NS;
+        assert!(
+            unanswered == 0 || is_disturbed,
+            "{unanswered} of {}, the client at most {late_ns} ns late",
+            samples.len()
+        );
+        if unanswered == 0 {
+            break;
+        }
+        samples.clear();
+    }
+    if samples.is_empty() {
+        tailsight_testing::not_judged(
+            test,
+            "the client had no core, and sent more datagrams at once than a socket holds",
+        );
+        return None;
+    }
     assert!(samples.iter().all(|s| s.due_ns <= s.sent_ns && s.sent_ns < s.answered_ns && s.answered_ns < now_ns()));
     Some(samples)
 }
