@@ -9,7 +9,8 @@
 //! first and the last of several. Which is nearer is counted over the connections of a port; where it is mostly the same one, more often
 //! than by chance, those sends belong to the requests. A part in the turn in which its thread received another connection's message may
 //! be what that one published, and proves nothing. On a port where such sends belong to the requests, those before a connection's first request
-//! are the rest of a reply whose request came before the recording.
+//! are the rest of a reply whose request came before the recording. And a reply that nothing followed for less than such replies pause, when the
+//! recording ended, may go on: where it ends is not known, and its message has no reply.
 
 use std::collections::BTreeMap;
 
@@ -48,6 +49,8 @@ struct Cycle {
     pushes: Vec<Push>,
     /// From the reply to the first of them, and from the last of them to the next request, ns; none: no request followed.
     gaps: Option<(u64, u64)>,
+    /// The longest time between two sends of it, ns.
+    pause_ns: u64,
 }
 
 /// What was seen on a port.
@@ -63,6 +66,8 @@ struct Evidence {
     published: usize,
     /// The most parts of a reply that a request followed.
     longest: usize,
+    /// The longest pause in a reply that a request followed, ns.
+    longest_pause_ns: u64,
     /// Parts of the replies that no request followed, by reply.
     open: Vec<usize>,
 }
@@ -73,8 +78,8 @@ impl Later {
         self.pushes.push(Push { at: (index & !SENT) as usize, published });
     }
 
-    /// All messages are found. Returns how many of them end with a part that was sent after other work.
-    pub fn finish(self, flows: &[Flow], traffic: &mut Traffic) -> u64 {
+    /// All messages are found, and the recording ended at `end_ns`. Returns how many of them end with a part that was sent after other work.
+    pub fn finish(self, flows: &[Flow], end_ns: u64, traffic: &mut Traffic) -> u64 {
         let (cycles, before_requests) = cycles(self.pushes, flows, traffic);
         let mut evidence: BTreeMap<u16, Evidence> = BTreeMap::new();
         for cycle in &cycles {
@@ -91,8 +96,37 @@ impl Later {
                 traffic.sent[part.at].1.send_ns = 0; // No push.
             }
         }
-        continued
+        let pauses_ns: BTreeMap<u16, u64> =
+            evidence.iter().filter(|(_, e)| e.belongs()).map(|(&port, e)| (port, e.longest_pause_ns)).collect();
+        continued - leave_open(&pauses_ns, end_ns, flows, traffic)
     }
+}
+
+/// The last reply of each connection, if it may go on behind the end of the recording, is none. `pauses_ns`: how long replies that go on pause, by
+/// port. Returns how many of these messages had later parts.
+fn leave_open(pauses_ns: &BTreeMap<u16, u64>, end_ns: u64, flows: &[Flow], traffic: &mut Traffic) -> u64 {
+    if pauses_ns.is_empty() {
+        return 0;
+    }
+    let pause_ns = |m: &Message| pauses_ns.get(&flows[m.flow as usize].key.local_port()).copied();
+    let mut last_received: FxHashMap<u32, u64> = FxHashMap::default();
+    for m in traffic.messages.iter().filter(|m| pause_ns(m).is_some()) {
+        let last_ns = last_received.entry(m.flow).or_default();
+        *last_ns = m.recv_ns.max(*last_ns);
+    }
+    let mut continued = 0;
+    for (m, extra) in traffic.messages.iter_mut().zip(&mut traffic.extras) {
+        let Some(pause_ns) = pause_ns(m).filter(|_| m.send_ns != 0 && last_received[&m.flow] == m.recv_ns) else {
+            continue;
+        };
+        if end_ns < extra.sent_ns + pause_ns {
+            continued += u64::from(m.flags & flags::CONTINUED != 0);
+            (m.send_ns, m.xmit_ns) = (0, 0);
+            m.flags &= !flags::CONTINUED;
+            (extra.send_tid, extra.sent_ns, extra.reply_end, extra.xmit_cpu) = (0, 0, 0, 0);
+        }
+    }
+    continued
 }
 
 impl Evidence {
@@ -102,6 +136,7 @@ impl Evidence {
         self.published += published;
         let Some((before, after)) = cycle.gaps else { return self.open.push(cycle.pushes.len()) };
         self.longest = self.longest.max(cycle.pushes.len());
+        self.longest_pause_ns = self.longest_pause_ns.max(cycle.pause_ns);
         if published == 0 {
             self.soon_after_reply += usize::from(before <= after);
             self.soon_before_request += usize::from(before > after);
@@ -197,7 +232,10 @@ fn cycle(port: u16, pushes: &[Push], messages: &[u32], traffic: &Traffic) -> Opt
     let (first, last) = (pushes.first()?, pushes.last()?);
     let (begun, taken) = (traffic.sent[first.at].1.send_ns, traffic.sent[last.at].2.sent_ns);
     let gaps = next.map(|next| (begun.saturating_sub(before), next - taken));
-    Some(Cycle { port, messages: answered, pushes, gaps })
+    let sends = pushes.iter().map(|p| (traffic.sent[p.at].1.send_ns, traffic.sent[p.at].2.sent_ns));
+    let (pause_ns, _) = sends
+        .fold((0, before), |(pause_ns, sent_ns), (begun, taken)| (pause_ns.max(begun.saturating_sub(sent_ns)), taken));
+    Some(Cycle { port, messages: answered, pushes, gaps, pause_ns })
 }
 
 #[cfg(test)]
@@ -241,9 +279,11 @@ mod tests {
     /// How many messages go on later.
     fn joined(connections: &[Requests<'_>], published: bool) -> u64 {
         let (flows, mut traffic, later) = simulated(connections, published);
-        later.finish(&flows, &mut traffic)
+        later.finish(&flows, LATE, &mut traffic)
     }
 
+    /// The recording's end, long after all of it.
+    const LATE: u64 = 1_000_000_000;
     const SLOW: (&[u64], u64) = (&[20_000], 20_100);
     const PLAIN: (&[u64], u64) = (&[], 100);
 
@@ -252,7 +292,7 @@ mod tests {
         let connection: Vec<_> = [PLAIN, SLOW].repeat(21);
         let (flows, mut traffic, later) = simulated(&[&connection], false);
         // The last one has no next request, and is one of them all the same.
-        assert_eq!(later.finish(&flows, &mut traffic), 21);
+        assert_eq!(later.finish(&flows, LATE, &mut traffic), 21);
         let (plain, slow) = (&traffic.messages[0], &traffic.messages[1]);
         assert_eq!((plain.send_ns, plain.xmit_ns, plain.flags), (1010, 1011, 0));
         let sent = slow.driver_ns + 20_010;
@@ -271,7 +311,7 @@ mod tests {
                 let push = Message { flow: 0, send_ns, xmit_ns: send_ns + 2, ..Message::default() };
                 later.pushed(traffic.send(SentKind::Push, push), false);
             }
-            later.finish(&flows, &mut traffic);
+            later.finish(&flows, LATE, &mut traffic);
             traffic.sent.iter().rev().take(parts as usize).filter(|(_, push, _)| push.send_ns != 0).count()
         };
         assert_eq!(before(1, 30), 0);
@@ -303,6 +343,33 @@ mod tests {
         assert_eq!(joined(&[&replies, short], false), 31, "under way when the recording ended");
     }
 
+    /// Three replies of nginx with `limit_rate` counted as complete at 207 ms, which took a second.
+    #[test]
+    fn a_reply_that_may_go_on_behind_the_end_of_the_recording_has_no_end() {
+        let connection = vec![SLOW; 30];
+        let (flows, traffic, later) = simulated(&[&connection], false);
+        let last = traffic.messages.len() - 1;
+        let sent_ns = traffic.sent.last().expect("a part").2.sent_ns;
+        let ended = |end_ns: u64| {
+            let mut traffic = traffic.clone();
+            let continued = later.clone().finish(&flows, end_ns, &mut traffic);
+            (continued, traffic.messages[last].send_ns != 0, traffic.messages[last].flags & flags::CONTINUED != 0)
+        };
+        assert_eq!(ended(sent_ns + 19_998), (29, false, false), "the parts come after 20,000 ns");
+        assert_eq!(ended(sent_ns + 20_000), (30, true, true));
+        let is_push = |end_ns| {
+            let mut traffic = traffic.clone();
+            later.clone().finish(&flows, end_ns, &mut traffic);
+            traffic.sent.iter().any(|(_, push, _)| push.send_ns != 0)
+        };
+        assert!(!is_push(sent_ns), "its parts are no pushes all the same");
+        // Nor is it known whether one goes on that has no later part yet.
+        let with_head = [vec![SLOW; 30], vec![PLAIN]].concat();
+        let (flows, mut traffic, later) = simulated(&[&with_head], false);
+        let head_ns = traffic.extras[30].sent_ns;
+        assert_eq!((later.finish(&flows, head_ns + 19_998, &mut traffic), traffic.messages[30].send_ns), (30, 0));
+    }
+
     #[test]
     fn what_is_sent_when_the_client_has_asked_again_is_none_of_the_reply() {
         let mut connection = vec![SLOW; 30];
@@ -313,7 +380,7 @@ mod tests {
         let at =
             traffic.sent.iter().position(|(_, m, _)| m.send_ns == traffic.messages[3].driver_ns + 20_112).expect("it");
         assert!(at < last);
-        assert_eq!(later.finish(&flows, &mut traffic), 30);
+        assert_eq!(later.finish(&flows, LATE, &mut traffic), 30);
         assert_ne!(traffic.sent[at].1.send_ns, 0);
     }
 

@@ -63,8 +63,8 @@ impl Scanner<'_> {
         let extras: Vec<Extra> = gathered(extras, &order);
         overtaken::mark(&mut messages);
         let in_line = messages.iter().zip(&extras).flat_map(|(m, extra)| {
-            let waited = peers.calls(m.id).iter().filter(|call| call.freed != 0);
-            waited.map(move |call| (m, extra, call.peer, call.freed))
+            let waited = peers.calls(m.id).iter().filter(|call| call.turn || call.freed != 0);
+            waited.map(move |call| (m, extra, call.peer, if call.turn { call.to } else { call.freed }))
         });
         self.routines.learn_lines(in_line);
         let turns = Turns::of(&messages, &extras, &peers, &self.threads);
@@ -133,7 +133,7 @@ impl Scanner<'_> {
         self.udp_replies.end(&mut self.traffic);
         self.datagrams.end(&mut self.traffic);
         // Before their stamps, which are those of a reply's last byte.
-        std::mem::take(&mut self.later).finish(&self.flows, &mut self.traffic);
+        std::mem::take(&mut self.later).finish(&self.flows, end_ns, &mut self.traffic);
         self.stamp_replies();
     }
 }

@@ -175,7 +175,8 @@ fn a_reply_that_goes_on_after_other_work_has_the_stamp_of_its_last_byte() {
     });
     let lifetimes = analyse(&CLOCK.rows(100_000_000, 40), events.collect()).lifetimes;
     assert_eq!(lifetimes.messages.len(), 30);
-    for m in &lifetimes.messages {
+    // Of the last one the recording does not tell where it ends.
+    for m in &lifetimes.messages[..29] {
         assert!(m.flags & flags::CONTINUED != 0 && m.xmit_ns == m.driver_ns + 1_500_020, "{m:?}");
         assert!(m.nic_tx_ns.abs_diff(m.xmit_ns + 700) <= 2, "{m:?}");
     }
