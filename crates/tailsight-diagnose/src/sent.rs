@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::send_entry;
 use tailsight_lifetime::{Flow, Lifetimes, Sent, SentKind};
+use tailsight_lifetime::{UNKNOWN_ADDRESS, send_entry};
 
 use crate::cohorts::focus::percentiles;
 use crate::model::{self, SentCalls};
@@ -61,7 +61,10 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
             SentKind::Request => peers.into_iter().map(|(peer, n)| (peer.to_owned(), n)).collect(),
         };
         // A socket of UDP that is not connected does not say to whom it sent.
-        peers.retain(|(peer, _)| !peer.ends_with(":0"));
+        let is_known = |peer: &str| !peer.ends_with(":0");
+        let without_address: u64 = peers.iter().filter(|(peer, _)| !is_known(peer)).map(|(_, calls)| calls).sum();
+        peers.retain(|(peer, _)| is_known(peer));
+        peers.extend((without_address > 0).then(|| (UNKNOWN_ADDRESS.to_owned(), without_address)));
         peers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         peers.truncate(PEERS);
         let biased = kind == SentKind::Request && lifetimes.unknown_backend_calls * UNKNOWN > calls.len() as u64;

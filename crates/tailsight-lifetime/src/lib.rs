@@ -23,6 +23,7 @@ use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
 
 pub use input::RunContext;
+pub use messages::backend_calls::UNKNOWN_ADDRESS;
 pub use messages::requests::Framing;
 pub use messages::requests::classes::RequestClass;
 pub use model::{

@@ -357,6 +357,12 @@ fn most_requests_go_where_more_go_than_elsewhere() {
     assert!(said(json!([["a:1", 60]])).ends_with("60 own requests, all to a:1"));
     assert!(said(json!([["a:1", 40], ["b:1", 20]])).ends_with("most to a:1 (40)"));
     assert!(said(json!([["a:1", 20], ["b:1", 20], ["c:1", 20]])).ends_with("to 3 servers 20 each"));
+    let nobody = tailsight_lifetime::UNKNOWN_ADDRESS;
+    let with_unknown = said(json!([["a:1", 25], ["b:1", 25], [nobody, 10]]));
+    assert!(
+        with_unknown.ends_with("to 2 servers 25 each, 10 to a server whose address is not known"),
+        "{with_unknown}"
+    );
 }
 
 /// A name server at a p99 of 263 us, 2.8 times its median, was to be profiled with perf.

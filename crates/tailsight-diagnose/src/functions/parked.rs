@@ -33,8 +33,10 @@ impl ParkedPlaces {
         let mut by_places = FxHashMap::default();
         for places in owners.iter().filter_map(places) {
             // Where it began says more; a compiler may have put that into its caller.
-            let runtime = places.0.and_then(waits_at).or_else(|| places.1.and_then(waits_at));
-            if let Some(runtime) = runtime {
+            let runtime = places.at.and_then(waits_at).or_else(|| places.ended.and_then(waits_at));
+            // Of a turn to ask a server the calls tell which one: only a pool or a lock says more.
+            let tells = |runtime: &&Runtime| !places.is_turn || runtime.waits_are().is_some_and(is_in_line);
+            if let Some(runtime) = runtime.filter(tells) {
                 by_places.entry(places).or_insert_with(|| match_of(runtime));
             }
         }
@@ -47,20 +49,41 @@ impl ParkedPlaces {
     }
 }
 
-/// Where a wait began and where it was ended: call stacks by number.
-type Places = (Option<u32>, Option<u32>);
+/// Where a task waited: call stacks by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Places {
+    /// Where it began to.
+    at: Option<u32>,
+    /// Where that was ended.
+    ended: Option<u32>,
+    /// It is known to have waited for its turn to ask a server.
+    is_turn: bool,
+}
 
 /// The places of the task's wait that this is.
 fn places(owner: &Owner) -> Option<Places> {
-    if owner.context != Context::Blocked || owner.frames.first() != Some(&Frame::Parked) {
+    let is_turn = match owner.frames.first()? {
+        Frame::Parked => false,
+        Frame::Turn { .. } => true,
+        _ => return None,
+    };
+    if owner.context != Context::Blocked {
         return None;
     }
-    let places_of = |frame: &Frame| match *frame {
-        Frame::Place { stack } => (Some(stack), None),
-        Frame::MadeReady { stack } => (None, Some(stack)),
-        _ => (None, None),
-    };
-    Some(owner.frames.iter().map(places_of).fold((None, None), |a, b| (a.0.or(b.0), a.1.or(b.1))))
+    let mut places = Places { at: None, ended: None, is_turn };
+    for frame in &owner.frames {
+        match *frame {
+            Frame::Place { stack } => places.at = places.at.or(Some(stack)),
+            Frame::MadeReady { stack } => places.ended = places.ended.or(Some(stack)),
+            _ => {}
+        }
+    }
+    Some(places)
+}
+
+/// Whether who waits so is in line with others of its program.
+fn is_in_line(waits_are: Category) -> bool {
+    matches!(waits_are, Category::PoolWait | Category::LockWait)
 }
 
 /// What is known of the outermost function that the program called: `database/sql.(*DB).conn` and not the channel inside of it. `frames`:
@@ -94,8 +117,9 @@ mod tests {
                 frame("asyncio.locks.Semaphore.acquire", false),
                 frame("asyncio.locks._ContextManagerMixin.__aenter__", false),
                 frame("shop.render", true),
+                frame("asyncio.queues.Queue.get", false),
             ],
-            stacks: vec![vec![0, 1, 2, 3, 4], vec![0, 5, 3, 4], vec![7, 8, 9], vec![0, 6, 5]],
+            stacks: vec![vec![0, 1, 2, 3, 4], vec![0, 5, 3, 4], vec![7, 8, 9], vec![0, 6, 5], vec![10, 9]],
             ..Samples::default()
         };
         let owner = |stack| Owner { context: Context::Blocked, frames: vec![Frame::Parked, Frame::Place { stack }] };
@@ -106,5 +130,15 @@ mod tests {
         assert_eq!(said[1], Some((Category::LockWait, "Go waiting for a lock of the program")));
         assert_eq!(said[2], Some((Category::PoolWait, "asyncio waiting for a place in a semaphore")));
         assert_eq!(said[3..], [None, None], "what it waits for behind the program's own function is not known");
+
+        // The turn to ask a server that calls tell and that looks tell are one wait; a place that tells less than the calls says nothing.
+        let turn = |stack| {
+            let turn = Frame::Turn { symbol: 1, guessed: false };
+            Owner { context: Context::Blocked, frames: vec![turn, Frame::Place { stack }] }
+        };
+        let turns = [turn(2), turn(3), turn(4)];
+        let places = ParkedPlaces::new(&turns, &samples, None, &Runtimes::default());
+        assert_eq!(places.of(&turns[0]), parked.of(&owners[2]));
+        assert_eq!((places.of(&turns[1]), places.of(&turns[2])), (None, None));
     }
 }

@@ -205,6 +205,8 @@ pub struct RunContext {
     pub ports: FxHashSet<u16>,
     /// Sockets known by the recorder, for the names of flows.
     pub sockets: Vec<SocketRow>,
+    /// The far ends of connections between two processes of the target: what a helper receives there its server asked it, and what it sends answers that.
+    pub helper_ends: FxHashSet<Connection>,
     /// Names that events refer to.
     pub symbols: Vec<String>,
     /// Cores, highest number plus one.
@@ -249,10 +251,12 @@ impl RunContext {
         let places = run.meta.sampling.as_ref().map_or_else(Vec::new, |s| s.sleep_places.clone());
         names.add_places(places.clone());
         let breakpoints = run.meta.routines.as_ref().and_then(|routines| routines.breakpoints.as_ref());
+        let ports: FxHashSet<u16> = run.meta.target.ports.iter().copied().collect();
         RunContext {
             app: run.meta.target.app.clone(),
+            helper_ends: helper_ends(&run.sockets, &ports, |tgid| names.is_target(tgid)),
             names,
-            ports: run.meta.target.ports.iter().copied().collect(),
+            ports,
             sockets: run.sockets.clone(),
             symbols,
             cpus,
@@ -271,11 +275,37 @@ impl RunContext {
     }
 }
 
-/// Connections that a process outside the target holds: (address key, ports).
-pub fn others_flows(facts: &RunContext) -> FxHashSet<(u64, u32)> {
+/// One end of a connection: its address key and ports.
+pub type Connection = (u64, u32);
+
+fn connection(s: &SocketRow) -> Connection {
+    (s.addrs, u32::from(s.local_port) << 16 | u32::from(s.remote_port))
+}
+
+/// Connections that a process outside the target holds.
+pub fn others_flows(facts: &RunContext) -> FxHashSet<Connection> {
     let not_ours = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && !facts.names.is_target(s.tgid);
-    let ports = |s: &SocketRow| u32::from(s.local_port) << 16 | u32::from(s.remote_port);
-    facts.sockets.iter().filter(not_ours).map(|s| (s.addrs, ports(s))).collect()
+    facts.sockets.iter().filter(not_ours).map(connection).collect()
+}
+
+/// The ends that are a helper's, of connections between a process of the target that has clients (sockets of `ports`) and one that has none.
+fn helper_ends(
+    sockets: &[SocketRow],
+    ports: &FxHashSet<u16>,
+    is_target: impl Fn(u32) -> bool,
+) -> FxHashSet<Connection> {
+    let serves: FxHashSet<u32> = sockets.iter().filter(|s| ports.contains(&s.local_port)).map(|s| s.tgid).collect();
+    let of_target = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && is_target(s.tgid);
+    let ends =
+        |s: &SocketRow| (s.proto.clone(), s.local_addr.clone(), s.local_port, s.remote_addr.clone(), s.remote_port);
+    let servers_ends: FxHashSet<_> =
+        sockets.iter().filter(of_target).filter(|s| serves.contains(&s.tgid)).map(ends).collect();
+    let asked_by_server = |s: &&SocketRow| {
+        let (proto, local_addr, local_port, remote_addr, remote_port) = ends(s);
+        servers_ends.contains(&(proto, remote_addr, remote_port, local_addr, local_port))
+    };
+    let of_helper = sockets.iter().filter(of_target).filter(|s| !serves.contains(&s.tgid));
+    of_helper.filter(asked_by_server).map(connection).collect()
 }
 
 /// IPv6 flows get their addresses from the recorder's socket table.
@@ -306,6 +336,34 @@ mod tests {
         assert_eq!(names.comm(9), "gzip");
         // Two names at once: the later row.
         assert_eq!(Names::new(&[row(10, "sh"), row(10, "gzip")]).comm(9), "gzip");
+    }
+
+    #[test]
+    fn the_end_of_the_process_that_has_no_clients_is_the_helper_s() {
+        let row = |tgid, (local_port, remote_port): (u16, u16)| SocketRow {
+            proto: "tcp".into(),
+            local_addr: "::1".into(),
+            remote_addr: if remote_port == 0 { String::new() } else { "::1".into() },
+            tgid,
+            local_port,
+            remote_port,
+            addrs: u64::from(tgid),
+            ..SocketRow::default()
+        };
+        let (server, helper, other) = (10, 20, 30);
+        let rows = [
+            row(server, (3128, 0)),
+            row(server, (4000, 5000)),
+            row(helper, (5000, 4000)),
+            // To a program that is not recorded, and between two that have no clients.
+            row(server, (4001, 5001)),
+            row(other, (5001, 4001)),
+            row(helper, (6000, 6001)),
+            row(21, (6001, 6000)),
+        ];
+        let ends = |ports: &[u16]| helper_ends(&rows, &ports.iter().copied().collect(), |tgid| tgid != other);
+        assert_eq!(ends(&[3128]), FxHashSet::from_iter([(20, 5000 << 16 | 4000)]));
+        assert_eq!(ends(&[]), FxHashSet::default());
     }
 
     /// rustc was four causes, by the names of its threads.

@@ -24,7 +24,7 @@ use crate::model::Message;
 pub const NOBODY: u32 = u32::MAX;
 
 /// A server of which only the socket is known with which it was asked.
-const UNKNOWN_ADDRESS: &str = "a server whose address is not known";
+pub const UNKNOWN_ADDRESS: &str = "a server whose address is not known";
 
 /// A message's wait for another server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ struct Open {
     /// Index of the message as found; [`NOBODY`]: which one is not known.
     of: u32,
     by_routine: ByRoutine,
-    /// The tasks of tokio that it may be of: that which sent it, or for which that ran, and that which made it ready.
+    /// The tasks of tokio that wait for its answer: that which sent it, and that for which it did.
     tasks: [u64; 2],
     key: FlowKey,
     sent: u64,
@@ -321,7 +321,7 @@ impl Peers {
         self.calls.push(Open {
             of,
             by_routine,
-            tasks: sends_for.map_or([0; 2], |of| [of.task, of.asked_by]),
+            tasks: sends_for.map_or([0; 2], |of| [of.sender, of.asked_by]),
             key,
             sent: ts,
             sender: tid,
@@ -404,6 +404,7 @@ impl Peers {
         routines: &Routines,
     ) -> Found {
         self.tell_the_several(messages, extras, &sleeps);
+        self.ask_who_was_made_ready(routines, messages, extras);
         self.ask_the_routines(routines.by_loops());
         if routines.by_loops().is_empty() {
             self.ask_the_relayed(routines, messages, extras, &sleeps);
@@ -684,6 +685,30 @@ impl Peers {
             }
         }
         self.own_the_unowned(unowned, messages, sleeps);
+    }
+
+    /// A client's connection of tokio is a task of its own, which hands each answer to the task that waits for it: it makes that one ready in the
+    /// run in which it received the answer.
+    fn ask_who_was_made_ready(&mut self, routines: &Routines, messages: &[Message], extras: &[Extra]) {
+        let mut by_task: FxHashMap<u64, Vec<u32>> = FxHashMap::default();
+        for ((m, extra), message) in messages.iter().zip(extras).zip(0..) {
+            if let Some(task) = routines.of(m, extra) {
+                by_task.entry(task).or_default().push(message);
+            }
+        }
+        for call in self.calls.iter_mut().filter(|call| call.received != 0) {
+            let waits = |message: &&u32| {
+                let m = &messages[**message as usize];
+                m.recv_ns <= call.sent && call.ready <= m.send_ns
+            };
+            let mut made_ready = routines.makes_ready(call.receiver, call.received);
+            let whose = made_ready.find_map(|task| by_task.get(&task)?.iter().find(waits).copied());
+            if let (ByRoutine::HasNone(_), Some(message)) = (call.by_routine, whose) {
+                call.by_routine = ByRoutine::Of(message);
+                // The task waits from then on, whatever the thread does.
+                (call.left, call.guessed, call.in_line) = (call.sent, false, false);
+            }
+        }
     }
 
     /// A goroutine that received a message asks for that one, and a task of asyncio for the one that it answers later. Where those of a program

@@ -63,7 +63,9 @@ impl Parked {
 /// The tasks for which a thread sends.
 #[derive(Clone, Copy, Debug)]
 pub struct SendsFor {
-    /// That which it runs, or the one that made it run, if that has a message.
+    /// That which it runs.
+    pub sender: u64,
+    /// The same, or the one that made it run, if that has a message.
     pub task: u64,
     /// The only one that made it run, else itself: a client's connection of tokio has a task of its own.
     pub asked_by: u64,
@@ -85,7 +87,7 @@ pub struct Routines {
     runs: TaskRuns,
     /// From then on nothing of tasks is told any more.
     off_ns: Option<u64>,
-    /// By what a goroutine waits for (its turn on a connection to a server): the place where most were seen that did.
+    /// By server: the place where most tasks were seen that waited for their turn to ask it.
     lines: FxHashMap<u32, u32>,
     /// Places where a task awaits a future of its own program's making: work that it gave to a thread, or what a callback brings.
     futures: FxHashSet<u32>,
@@ -124,13 +126,13 @@ impl Routines {
         Routines { polls, ..self }
     }
 
-    /// Calls were found: where goroutines wait for their turn on a connection, of those that were seen to. `received`: messages that did, for what, and
-    /// until when.
-    pub fn learn_lines<'a>(&mut self, received: impl Iterator<Item = (&'a Message, &'a Extra, u32, u64)>) {
+    /// Calls were found: where tasks wait for their turn to ask a server, of those that were seen to. `in_line`: messages that did, for which
+    /// server, and until when.
+    pub fn learn_lines<'a>(&mut self, in_line: impl Iterator<Item = (&'a Message, &'a Extra, u32, u64)>) {
         let mut counts: FxHashMap<(u32, u32), u32> = FxHashMap::default();
-        for (m, extra, turn, freed) in received {
+        for (m, extra, turn, until) in in_line {
             let Some(task) = self.of(m, extra) else { continue };
-            let last = self.looks_at(task, m).take_while(|look| look.ts_ns < freed).last();
+            let last = self.looks_at(task, m).take_while(|look| look.ts_ns < until).last();
             if let Some(stack) = last.filter(|l| l.state == State::Waiting).and_then(|l| l.stack.checked_sub(1)) {
                 *counts.entry((turn, stack)).or_default() += 1;
             }
@@ -140,7 +142,7 @@ impl Routines {
         self.lines = by_number.into_iter().map(|(_, turn, stack)| (turn, stack)).collect();
     }
 
-    /// The place where those were seen that waited for this.
+    /// The place where most were seen that waited for their turn to ask a server.
     pub fn line(&self, turn: u32) -> Option<u32> {
         self.lines.get(&turn).copied()
     }
@@ -164,10 +166,16 @@ impl Routines {
 
     /// The tasks for which a thread sends.
     pub fn sends_for(&self, tid: u32, ts: u64, has_message: impl Fn(u64) -> bool) -> Option<SendsFor> {
-        let runs = self.now(tid, ts)?;
-        let task = self.runs.runs_for(runs, has_message).unwrap_or(runs);
-        let asked_by = if task == runs { self.runs.made_ready_by(runs).unwrap_or(task) } else { task };
-        Some(SendsFor { task, asked_by })
+        let sender = self.now(tid, ts)?;
+        let task = self.runs.runs_for(sender, has_message).unwrap_or(sender);
+        let asked_by = if task == sender { self.runs.made_ready_by(sender).unwrap_or(task) } else { task };
+        Some(SendsFor { sender, task, asked_by })
+    }
+
+    /// The tasks that the one which a thread runs at `ts` makes ready in that run from then on, where breakpoints tell.
+    pub fn makes_ready(&self, tid: u32, ts: u64) -> impl Iterator<Item = u64> {
+        let task = if self.runs.has_runs() { self.at(tid, ts).unwrap_or(0) } else { 0 };
+        self.runs.makes_ready(task, ts)
     }
 
     /// A thread received data from a socket: its goroutine did not wait then.

@@ -111,6 +111,8 @@ struct TaskRun {
 #[derive(Clone, Debug, Default)]
 pub struct TaskRuns {
     events: FxHashMap<u64, Vec<TaskEvent>>,
+    /// By task: when it made which other ones ready.
+    made_ready: FxHashMap<u64, Vec<(u64, u64)>>,
     /// Who makes tasks ready at a call stack, by its number.
     wakers: FxHashMap<u32, Waker>,
     has_runs: bool,
@@ -141,6 +143,19 @@ impl TaskRuns {
     /// A task is made ready. `by`: the task that the thread runs; 0: none. `stack`: where in the program.
     pub fn woken(&mut self, task: u64, ts: u64, by: u64, stack: Option<u32>) {
         self.events.entry(task).or_default().push(TaskEvent::Woken { ts, by, stack });
+        if by != task && self.who_woke(by, stack) == Waker::Task {
+            self.made_ready.entry(by).or_default().push((ts, task));
+        }
+    }
+
+    /// The tasks that a task makes ready in the run in which it is at `ts`, from then on, in order.
+    pub fn makes_ready(&self, task: u64, ts: u64) -> impl Iterator<Item = u64> {
+        let events = self.events.get(&task).map_or(&[][..], Vec::as_slice);
+        let mut later = events[events.partition_point(|event| event.ts() <= ts)..].iter();
+        let next_run = later.find(|event| matches!(event, TaskEvent::Runs { .. })).map_or(u64::MAX, TaskEvent::ts);
+        let ready = self.made_ready.get(&task).map_or(&[][..], Vec::as_slice);
+        let within = &ready[ready.partition_point(|&(at, _)| at < ts)..];
+        within.iter().take_while(move |&&(at, _)| at < next_run).map(|&(_, made)| made)
     }
 
     /// Who made a task ready at a place, on a thread that ran the task `by`.

@@ -314,12 +314,17 @@ pub fn pieces(sources: Sources<'_>, m: &Message, extra: &Extra, leg: Leg, out: &
             let mut focus = Focus { until: to, of_message, ..Focus::new(extra.send_tid, own_from) };
             let mut at = from;
             let mut task = Task::of(sources, m, extra);
-            for call in sources.activity.peers.calls(m.id) {
+            // For what a task waited its runtime tells, and not the order of calls.
+            let is_told = matches!(task, Task::Spells(_));
+            for call in sources.activity.peers.calls(m.id).iter().filter(|call| !call.turn || !is_told) {
                 let (begin, end) = (call.from.clamp(at, to), call.to.clamp(at, to));
                 task.pieces(sources, m, (at, begin), focus, out);
                 let (symbol, guessed) = (call.peer, call.guessed);
                 let frame = if call.turn { Frame::Turn { symbol, guessed } } else { Frame::Peer { symbol, guessed } };
-                let place = place_of_read(sources.activity, call.tid, (begin, end));
+                let place = match call.turn {
+                    true => task.place_in(sources, call.peer, (begin, end)),
+                    false => place_of_read(sources.activity, call.tid, (begin, end)),
+                };
                 out.push(Piece::Answer { frame, place, from: begin, to: end });
                 at = end;
                 // The answer has arrived; what the thread that receives it does for others until then is `ahead`.
@@ -380,6 +385,18 @@ impl Task {
         Task::Waits(Waits { waits, next: 0, of_loop })
     }
 
+    /// Where in the program the task waited for its turn at a server: where it was seen to meanwhile, else where most were. A call stack's number
+    /// plus 1; 0: not known.
+    fn place_in(&self, sources: Sources<'_>, server: u32, (from, to): (u64, u64)) -> u32 {
+        let waits = match self {
+            Task::Waits(waits) => &waits.waits[..],
+            Task::Spells(_) => &[],
+        };
+        let seen = waits.iter().find(|wait| from < wait.looks_ns.1 && wait.looks_ns.0 < to);
+        let place = seen.and_then(|wait| wait.stack).or_else(|| sources.handling.routines.line(server));
+        place.map_or(0, |stack| stack + 1)
+    }
+
     /// A part of the service that is no wait for another server.
     fn pieces(
         &mut self,
@@ -436,28 +453,15 @@ impl Waits {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
                 self.at_work(sources, m, (at, begin), Focus { tid, ..focus }, out);
                 let Parked { stack, for_others, turn, .. } = *wait;
-                match (turn, sources.handling.routines.line(turn)) {
-                    (1.., None) => {
-                        let frame = Frame::Turn { symbol: turn, guessed: false };
-                        out.push(Piece::Waits { frame, role: Role::A, from: begin, to: end });
-                    }
-                    // Where others were seen that waited for the same.
-                    (1.., stack) => {
-                        out.push(Piece::Parked {
-                            stack,
-                            for_others,
-                            ended: None,
-                            meanwhile: None,
-                            from: begin,
-                            to: end,
-                        });
-                    }
-                    (0, _) => {
-                        for WaitPart { from, to, ended, meanwhile } in sources.handling.routines.parts(wait) {
-                            let (from, to) = (from.max(begin), to.min(end));
-                            if from < to {
-                                out.push(Piece::Parked { stack, for_others, ended, meanwhile, from, to });
-                            }
+                if turn != 0 {
+                    let frame = Frame::Turn { symbol: turn, guessed: false };
+                    let place = sources.handling.routines.line(turn).map_or(0, |stack| stack + 1);
+                    out.push(Piece::Answer { frame, place, from: begin, to: end });
+                } else {
+                    for WaitPart { from, to, ended, meanwhile } in sources.handling.routines.parts(wait) {
+                        let (from, to) = (from.max(begin), to.min(end));
+                        if from < to {
+                            out.push(Piece::Parked { stack, for_others, ended, meanwhile, from, to });
                         }
                     }
                 }

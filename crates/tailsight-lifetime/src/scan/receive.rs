@@ -163,6 +163,9 @@ impl Scanner<'_> {
         // A thread that received is in no send call.
         self.doing.entry(event.tid).or_default().sending = None;
         self.outgoing.received(event.tid);
+        if self.is_helper_s(FlowKey::of(event)) {
+            return;
+        }
         if let Some(same) = self.peers.received(event, &self.facts.sockets) {
             let entered = self.threads.syscall_since(event.tid).unwrap_or(event.ts);
             self.busy_periods.answered(event.tid, entered, same);

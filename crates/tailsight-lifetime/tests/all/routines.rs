@@ -427,6 +427,80 @@ fn behind_a_job() -> Vec<Vec<Event>> {
     vec![first, second, request(20, A).to_vec()]
 }
 
+/// Half of the waits for a server were "on a channel": the task of the connection to it had been made ready by two others before it sent the
+/// request, by one of them that had had the connection before.
+#[test]
+fn an_answer_is_for_the_task_that_the_connection_s_task_makes_ready_with_it() {
+    const CONNECTION: u64 = 0x9000;
+    let client = |ts, kind| event(ts, kind, flow_flags::CLIENT, FIRST, [1, BEHIND | 30 << 32, 10 | 8 << 32]);
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        runs(999_000, FIRST, JOB),
+        woken(999_100, FIRST, CONNECTION, GIVES_BACK),
+        runs(999_900, FIRST, OF_A),
+        recv(1_000_000, A, FIRST),
+        woken(1_050_000, FIRST, CONNECTION, GIVES_BACK),
+        asks(1_060_000, FIRST, OF_A, ASKS),
+        runs(1_090_000, FIRST, CONNECTION),
+        client(1_100_000, Kind::Send),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(6_000_000, 0, FIRST, 0),
+        woken(6_000_010, FIRST, CONNECTION, READY),
+        runs(6_000_020, FIRST, CONNECTION),
+        client(6_000_100, Kind::PeerRecv),
+        woken(6_000_200, FIRST, OF_A, GIVES_BACK),
+        runs(6_010_000, FIRST, OF_A),
+        send(6_100_000, A, FIRST),
+        switch(6_200_000, FIRST, 0, EPOLL),
+    ];
+    let ready = event(5_999_000, Kind::PeerReady, flow_flags::CLIENT, 0, [1, BEHIND | 30 << 32, 8]);
+    let arriving = [request(20, A).to_vec(), vec![ready, waking(5_999_010, FIRST)]].concat();
+    let analysis = analysed(tokio_facts(), vec![first, arriving]);
+    let spans = path(&analysis, 1_000_000, Leg::Service);
+    // The connection's task is to run first, and last.
+    let waits = [
+        (1_000_000, 1_090_000, "own"),
+        (1_090_000, 1_100_000, "blocked/parked"),
+        (1_100_000, 5_999_000, "blocked/peer:0.0.0.1:3306"),
+        (5_999_000, 6_000_200, "blocked/parked"),
+        (6_000_200, 6_100_000, "own"),
+    ];
+    assert_eq!(spans, is(&waits));
+}
+
+/// A helper of Squid answered its server, over a connection that it had opened: its answers were "own requests", and its pauses their answers.
+#[test]
+fn what_a_helper_answers_its_server_is_no_request() {
+    const HELPER: u64 = 3306 << 16 | 40000;
+    let client = |ts, kind, tid, ports| event(ts, kind, flow_flags::CLIENT, tid, [1, ports | 30 << 32, 10 | 8 << 32]);
+    let first = vec![
+        switch(5, 0, FIRST, 0),
+        recv(1_000_000, A, FIRST),
+        client(1_100_000, Kind::Send, FIRST, BEHIND),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(6_000_000, 0, FIRST, 0),
+        client(6_000_100, Kind::PeerRecv, FIRST, BEHIND),
+        send(6_100_000, A, FIRST),
+    ];
+    let ready = |ts, ports| event(ts, Kind::PeerReady, flow_flags::CLIENT, 0, [1, ports | 30 << 32, 8]);
+    let helper = vec![
+        client(500_000, Kind::Send, SECOND, HELPER),
+        ready(1_100_100, HELPER),
+        client(1_200_000, Kind::PeerRecv, SECOND, HELPER),
+        client(5_900_000, Kind::Send, SECOND, HELPER),
+    ];
+    let arriving = [request(20, A).to_vec(), vec![ready(5_999_000, BEHIND), waking(5_999_010, FIRST)]].concat();
+    let requests = |helper_ends: &[u64]| {
+        let helper_ends = helper_ends.iter().map(|&ports| (1, ports as u32)).collect();
+        let facts = RunContext { helper_ends, ..facts(&[]) };
+        let analysis = analysed(facts, vec![first.clone(), helper.clone(), arriving.clone()]);
+        let waits_ns = analysis.lifetimes.sent.iter().map(|sent| sent.wait_ns());
+        waits_ns.collect::<Vec<_>>()
+    };
+    assert_eq!(requests(&[]).len(), 3, "without knowing it");
+    assert_eq!(requests(&[HELPER]), [Some(4_899_000)]);
+}
+
 /// A task that waited for a lock was its thread's sleep in epoll_wait; who had the lock was not asked.
 #[test]
 fn a_task_that_waits_for_a_lock_waits_for_what_its_holder_does() {

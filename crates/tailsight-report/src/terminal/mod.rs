@@ -22,7 +22,7 @@ use tailsight_diagnose::model::{Cause, Fix, NextStep};
 use tailsight_diagnose::multiplexed::{counts_segments, knows_only_receiving};
 use tailsight_diagnose::nothing_stands_out;
 use tailsight_diagnose::{Category, Diagnosis, Titled};
-use tailsight_lifetime::Leg;
+use tailsight_lifetime::{Leg, UNKNOWN_ADDRESS};
 use tailsight_trace::RunMeta;
 
 use crate::units;
@@ -359,6 +359,9 @@ fn sent_by_itself(sent: &tailsight_diagnose::model::Sent) -> String {
             }
             [(peer, n), ..] => text += &format!(", most to {} ({})", clean(peer), units::count(*n)),
             [] => {}
+        }
+        if let Some((peer, n)) = calls.peers.iter().skip(1).find(|(peer, _)| peer == UNKNOWN_ADDRESS) {
+            text += &format!(", {} to {peer}", units::count(*n));
         }
         Some(text)
     };
