@@ -110,7 +110,7 @@ export type Capacity = {
 };
 
 /** A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it. */
-export type Category = "interference" | "os-threads" | "receive-processing" | "transmit-processing" | "interrupts" | "hol-blocking" | "app-processing" | "runtime" | "backend-wait" | "wakeup-delay" | "nic-delay" | "softirq-delay" | "paging" | "lock-wait" | "pool-wait" | "disk-wait" | "throttled" | "stopped" | "tcp-recovery" | "connection-setup" | "client-wait" | "steal" | "profiler" | "unexplained" | "not-significant";
+export type Category = "interference" | "os-threads" | "receive-processing" | "transmit-processing" | "interrupts" | "hol-blocking" | "app-processing" | "runtime" | "backend-wait" | "wakeup-delay" | "nic-delay" | "softirq-delay" | "paging" | "lock-wait" | "pool-wait" | "scheduler-wait" | "disk-wait" | "throttled" | "stopped" | "tcp-recovery" | "connection-setup" | "client-wait" | "steal" | "profiler" | "unexplained" | "not-significant";
 
 /** One named cause. */
 export type Cause = {
@@ -546,7 +546,7 @@ export type Fix = {
 };
 
 /** What kind a [`Frame`] is of. Its name begins the frame's name in the output. */
-export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "turn" | "timer" | "parked" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "meanwhile" | "made-ready" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
+export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "turn" | "timer" | "parked" | "task-ready" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "meanwhile" | "made-ready" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
 
 /** NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell. */
 export type FunctionHow = "more" | "unexpected";

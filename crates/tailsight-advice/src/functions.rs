@@ -216,6 +216,7 @@ fn is_in_target(cause: &Cause) -> bool {
             | C::Runtime
             | C::LockWait
             | C::PoolWait
+            | C::SchedulerWait
             | C::BackendWait
             | C::DiskWait
             | C::Paging

@@ -44,6 +44,11 @@ fn is_part_of(from: &Cause, to: &Cause, larger: bool) -> bool {
         return larger;
     }
     let same_function = main(from).zip(main(to)).is_some_and(|(from, to)| from == to && !from.1);
+    if to.category == Category::SchedulerWait {
+        // Who has the processor keeps it from tasks that are ready, and from requests that no task could read yet.
+        let unread = from.category == Category::AppProcessing && from.is_before_receive();
+        return same_function && (unread || from.category == Category::HolBlocking);
+    }
     let from_other =
         matches!(from.subject, Some(Subject::OtherThread { .. })) && from.category == Category::AppProcessing;
     let to_fits = match &to.subject {
@@ -105,6 +110,18 @@ mod tests {
         assert_eq!(pairs(&[own(9, "handle"), serving]), []);
         // Three threads: the two smaller ones are added to the largest.
         assert_eq!(pairs(&[idle(9), idle(5), idle(7)]), [(1, 0), (2, 0)]);
+    }
+
+    /// Go: a job had the only processor; what waited for it was "itself took longer", "other requests" and "its scheduler".
+    #[test]
+    fn who_keeps_the_processor_from_tasks_and_from_requests_is_one_cause() {
+        let ready = |ns, function| cause(Category::SchedulerWait, Subject::named("other tasks"), ns, function, false);
+        let unread = |ns| Cause { before_receive: Some(0.9), ..own(ns, "rebuild") };
+        let others =
+            |ns| cause(Category::HolBlocking, Subject::Application { name: "app".into() }, ns, "rebuild", false);
+        assert_eq!(pairs(&[unread(9), others(7), ready(5, "rebuild")]), [(0, 2), (1, 2)]);
+        assert_eq!(pairs(&[unread(9), others(7), ready(5, "compact")]), []);
+        assert_eq!(pairs(&[own(9, "rebuild"), ready(5, "rebuild")]), [], "a request's own work");
     }
 
     #[test]

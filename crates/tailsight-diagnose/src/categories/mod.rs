@@ -318,7 +318,10 @@ impl<'a> Seen<'a> {
             return 0;
         }
         let frames = &self.owner.frames;
-        let why = usize::from(matches!(frames.first(), Some(Frame::SleepIn { .. } | Frame::ConnectionSetup)));
+        let why = usize::from(matches!(
+            frames.first(),
+            Some(Frame::SleepIn { .. } | Frame::ConnectionSetup | Frame::TaskReady)
+        ));
         why + usize::from(frames.get(why) == Some(&Frame::Serving))
     }
 

@@ -16,7 +16,7 @@ macro_rules! categories {
 
         impl Category {
             /// Those that a rule can name.
-            pub const ALL: [Category; 24] = [$(Category::$name,)*];
+            pub const ALL: [Category; 25] = [$(Category::$name,)*];
 
             /// Its id.
             pub fn as_str(self) -> &'static str {
@@ -53,6 +53,7 @@ categories! {
     Paging "paging" "memory pages",
     LockWait "lock-wait" "a lock",
     PoolWait "pool-wait" "a pool",
+    SchedulerWait "scheduler-wait" "its scheduler",
     DiskWait "disk-wait" "a disk",
     Throttled "throttled" "its CPU quota",
     Stopped "stopped" "stopped",

@@ -65,6 +65,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..3u32, any::<bool>()).prop_map(|(symbol, kernel)| Frame::Function { symbol, kernel }),
         (0..3u32).prop_map(|stack| Frame::Place { stack }),
         Just(Frame::ConnectionSetup),
+        Just(Frame::TaskReady),
         prop::sample::select(one_of_each_other_kind()),
     ]
 }
@@ -288,6 +289,9 @@ fn waits_explained() {
         (Receive, owner(Blocked, &[Frame::RequestArriving]), "client-wait", "request still arriving"),
         (Receive, owner(sibling(), &[Frame::ConnectionSetup, sys(Sysno::accept4)]), "connection-setup", "mc-worker"),
         (Receive, owner(sibling(), &[Frame::ConnectionSetup, vector]), "interrupts", "vector:local_timer"),
+        (Service, owner(sibling(), &[Frame::TaskReady]), "scheduler-wait", "other tasks"),
+        (Service, owner(sibling(), &[Frame::TaskReady, Frame::Serving]), "scheduler-wait", "other tasks"),
+        (Service, owner(sibling(), &[Frame::TaskReady, vector]), "interrupts", "vector:local_timer"),
         (Leg::Transmit, owner(Own, &[]), "transmit-processing", "send"),
         (Leg::Transmit, owner(Own, &[Frame::BetweenSends]), "app-processing", "user"),
         (Leg::Transmit, owner(Own, &[Frame::BetweenSends, vector]), "interrupts", "vector:local_timer"),

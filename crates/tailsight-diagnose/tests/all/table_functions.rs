@@ -368,6 +368,7 @@ fn table_is_whole() {
             "softirq-delay",
             "runtime",
             "pool-wait",
+            "scheduler-wait",
             "unexplained",
         ]
         .contains(&id.as_str());

@@ -20,9 +20,11 @@ use crate::model::{Doing, Message};
 use crate::timelines::busy_periods::CALL_NS;
 use crate::timelines::threads::{State as ThreadState, Threads};
 
-/// A time in which a message's task waited.
+/// A time in which a message's task did not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parked {
+    /// It was ready to run then, and its runtime ran others; else it waited.
+    pub is_ready: bool,
     /// When it had stopped running at the latest.
     pub from: u64,
     /// When it may have gone on at the earliest.
@@ -377,7 +379,7 @@ impl Routines {
         within.chunk_by(stays).map(stay).collect()
     }
 
-    /// When the task of a message waited between its receive call and its reply, in order and without overlap.
+    /// When the task of a message waited, or was ready and did not run, between its receive call and its reply, in order and without overlap.
     pub fn parked(&self, m: &Message, extra: &Extra, threads: &Threads) -> Vec<Parked> {
         let Some(task) = self.of(m, extra) else { return vec![] };
         let mut looks = self.looks_at(task, m).peekable();
@@ -393,10 +395,40 @@ impl Routines {
             let from = self.left(tid, received, threads).clamp(received, ready.ts);
             let stack = self.runs.asked_at(task, ready.ts);
             let (looks_ns, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));
-            out.push(Parked { from, to: ready.ts, stack, looks_ns, ended, turn: 0, for_others: false });
+            out.push(Parked {
+                is_ready: false,
+                from,
+                to: ready.ts,
+                stack,
+                looks_ns,
+                ended,
+                turn: 0,
+                for_others: false,
+            });
             ran = ready.ts;
         }
         while let Some(look) = looks.next() {
+            if look.state == State::Runnable && !of_loop {
+                // From the end of its wait on. A task that runs does so in no look.
+                let began = if out.last().is_some_and(|wait| wait.to == ran) { ran } else { look.ts_ns };
+                let mut last = look.ts_ns;
+                while let Some(next) = looks.next_if(|next| next.state == State::Runnable) {
+                    last = next.ts_ns;
+                }
+                let looks_ns = (look.ts_ns, last);
+                out.push(Parked {
+                    is_ready: true,
+                    from: began,
+                    to: last,
+                    stack: None,
+                    looks_ns,
+                    ended: None,
+                    turn: 0,
+                    for_others: false,
+                });
+                ran = last;
+                continue;
+            }
             if look.state != State::Waiting {
                 ran = look.ts_ns;
                 continue;
@@ -412,6 +444,7 @@ impl Routines {
             let asleep = |ts| if of_loop { sleep_at(m.tid, ts, threads) } else { None }.unwrap_or((ts, ts));
             let began = left.min(asleep(look.ts_ns).0).clamp(ran, look.ts_ns);
             let mut parked = Parked {
+                is_ready: false,
                 from: began,
                 to: asleep(last).1.min(m.send_ns),
                 stack,

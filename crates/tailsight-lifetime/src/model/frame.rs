@@ -207,6 +207,8 @@ frames! {
     } => [Timer "timer" ""], None;
     /// The task of the message waited until another one or its runtime made it go on, while threads did other things.
     Parked => [Parked "parked" ""], None;
+    /// The task of the message was ready to run, and its runtime ran others.
+    TaskReady => [TaskReady "task-ready" ""], None;
     /// Another thread of the application was serving other messages.
     Serving => [Serving "serving" ""], None;
     /// The thread was at its work between two send calls of its reply.

@@ -28,8 +28,16 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
         let from = wait.from.max(upto);
         wait.from = wait.from.max(sent);
         if from < sent {
-            let waited =
-                Parked { from, to: sent, stack: None, looks_ns: (from, from), ended: None, turn: 0, for_others: false };
+            let waited = Parked {
+                is_ready: false,
+                from,
+                to: sent,
+                stack: None,
+                looks_ns: (from, from),
+                ended: None,
+                turn: 0,
+                for_others: false,
+            };
             let waited = match in_line(from) {
                 true => Parked { to: call.freed, turn: call.peer, ..waited },
                 false => waited,

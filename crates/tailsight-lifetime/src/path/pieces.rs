@@ -453,7 +453,12 @@ impl Waits {
                 let tid = if self.next == 0 { m.tid } else { focus.tid };
                 self.at_work(sources, m, (at, begin), Focus { tid, ..focus }, out);
                 let Parked { stack, for_others, turn, .. } = *wait;
-                if turn != 0 {
+                if wait.is_ready {
+                    // What ran meanwhile: the thread that had a core for most of it.
+                    let tid = busiest_thread(sources.activity, focus.tid, (begin, end));
+                    let followed = Followed { because: Some(Frame::TaskReady), ..Followed::default() };
+                    out.push(Piece::Thread { from: begin, to: end, focus: Focus { followed, ..Focus::new(tid, 0) } });
+                } else if turn != 0 {
                     let frame = Frame::Turn { symbol: turn, guessed: false };
                     let place = sources.handling.routines.line(turn).map_or(0, |stack| stack + 1);
                     out.push(Piece::Answer { frame, place, from: begin, to: end });
@@ -483,6 +488,23 @@ impl Waits {
             false => thread_pieces(sources.activity, from, to, Focus { own_from: from, ..focus }, out),
         }
     }
+}
+
+/// The thread of a thread's process that ran for most of a time.
+fn busiest_thread(activity: &Activity, tid: u32, (from, to): (u64, u64)) -> u32 {
+    let process = |tid: u32| activity.threads.names().who(tid).pid;
+    let of = process(tid);
+    let ran_ns = |thread: &Thread| -> u64 {
+        let first = thread.at(from).unwrap_or(0);
+        let ends = thread.intervals.iter().skip(1).map(|next| next.from).chain([u64::MAX]).skip(first);
+        let within = thread.intervals[first..].iter().zip(ends).take_while(|(interval, _)| interval.from < to);
+        let running = within.filter(|(interval, _)| matches!(interval.state, State::Running { .. }));
+        running.map(|(interval, end)| end.min(to).saturating_sub(interval.from.max(from))).sum()
+    };
+    let of_process = activity.threads.all().filter(|&(other, _)| process(other) == of);
+    // Of equal ones the message's own.
+    let busiest = of_process.max_by_key(|&(other, thread)| (ran_ns(thread), other == tid, std::cmp::Reverse(other)));
+    busiest.map_or(tid, |(other, _)| other)
 }
 
 /// Where in the program a thread stood still in a read between two times: a call stack's number plus 1; 0: it did not, or not known. Where an event

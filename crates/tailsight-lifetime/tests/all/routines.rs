@@ -96,6 +96,34 @@ fn a_goroutine_that_waits_is_not_where_its_thread_sleeps() {
     assert_eq!(places, [[Frame::Parked, Frame::Place { stack: 6 }]]);
 }
 
+/// A goroutine that could run while its process's only processor computed for a job: "the server itself took longer (running)".
+#[test]
+fn a_goroutine_that_is_ready_waits_for_what_its_runtime_runs() {
+    const RUNS_A_JOB: u32 = 102;
+    let mut streams = moved();
+    streams.push(vec![
+        switch(5, 0, RUNS_A_JOB, 0),
+        switch(10, RUNS_A_JOB, 0, FUTEX),
+        switch(2_500_000, 0, RUNS_A_JOB, 0),
+        switch(7_000_000, RUNS_A_JOB, 0, FUTEX),
+    ]);
+    let looks = [
+        look(2_000_000, State::Waiting, 7),
+        look(3_000_000, State::Runnable, 0),
+        look(6_500_000, State::Runnable, 0),
+        look(7_500_000, State::Running, 0),
+    ];
+    let row = |tid| TaskRow { tid, tgid: FIRST, comm: "shop".into(), target: true, ..TaskRow::default() };
+    let names = Names::new(&[row(FIRST), row(SECOND), row(RUNS_A_JOB)]);
+    let analysis = analysed(RunContext { names, ..facts(&looks) }, streams);
+    let spans = path(&analysis, 1_000_000, Leg::Service);
+    let begin = [(1_000_000, 1_200_000, "own"), (1_200_000, 2_000_000, "blocked/parked")];
+    assert_eq!(spans[..2], is(&begin), "{spans:?}");
+    let ready = |(_, _, owner): &&(u64, u64, String)| owner.starts_with("sibling:shop/task-ready");
+    let ready_ns: u64 = spans.iter().filter(ready).map(|(from, to, _)| to - from).sum();
+    assert_eq!(ready_ns, 4_500_000, "as long as the job ran while looks saw that it was ready: {spans:?}");
+}
+
 /// Looks at the goroutine with another message say nothing of this one; a look that saw it run ends a wait.
 #[test]
 fn only_what_was_seen_of_a_message_s_own_goroutine_counts() {

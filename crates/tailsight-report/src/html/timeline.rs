@@ -304,6 +304,7 @@ fn is_work(frame: &tailsight_lifetime::Frame) -> bool {
             | F::Stolen
             | F::TcpHole
             | F::ConnectionSetup
+            | F::TaskReady
     )
 }
 

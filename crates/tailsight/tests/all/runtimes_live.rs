@@ -8,7 +8,7 @@ use tailsight_lifetime::{Analysis, Leg, Message};
 use tailsight_trace::Run;
 
 use crate::functions_live::{PORT, first_function, recorded};
-use crate::support::{Live, run, shown};
+use crate::support::{Live, json, run, shown};
 
 /// HTTP; of 33 requests one has its index rebuilt.
 const JAVA_SERVER: &str = r#"
@@ -236,6 +236,96 @@ fn a_go_function_is_traced_with_its_goroutine() {
     let app = causes.iter().find(|c| c["category"] == "app-processing").unwrap();
     assert_eq!(app["name"], slow["name"], "{text}");
     assert!(std::net::TcpStream::connect(("127.0.0.1", PORT)).is_err(), "the server ran in its own namespace");
+}
+
+/// On the only processor that it takes a job computes for 40 ms, four times a second, in goroutines that give way when they are made to (10 ms);
+/// requests wait a moment, and answer.
+const GO_BUSY: &str = r#"package main
+
+import (
+	"net"
+	"os"
+	"runtime"
+	"time"
+)
+
+var sink uint64
+
+//go:noinline
+func rebuildIndex(end time.Time, done chan bool) {
+	for time.Now().Before(end) {
+		for i := uint64(0); i < 100000; i++ {
+			sink += i * i
+		}
+	}
+	done <- true
+}
+
+func job() {
+	for {
+		time.Sleep(250 * time.Millisecond)
+		done, end := make(chan bool), time.Now().Add(40*time.Millisecond)
+		for i := 0; i < 4; i++ {
+			go rebuildIndex(end, done)
+		}
+		for i := 0; i < 4; i++ {
+			<-done
+		}
+	}
+}
+
+func serve(c net.Conn) {
+	buffer := make([]byte, 4096)
+	for {
+		if n, err := c.Read(buffer); n == 0 || err != nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+		c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+	}
+}
+
+func main() {
+	runtime.GOMAXPROCS(1)
+	go job()
+	l, err := net.Listen("tcp4", "10.77.0.1:"+os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go serve(c)
+	}
+}
+"#;
+
+/// What ran in place of a goroutine that was ready was the request's own work: "itself took longer (running)".
+#[test]
+fn a_goroutine_that_is_ready_waits_for_the_function_that_has_the_processor() {
+    let test = "a_goroutine_that_is_ready_waits_for_the_function_that_has_the_processor";
+    let Some(live) = with(test, &["go"]) else { return };
+    let (source, program) = (write(&live, "busy.go", GO_BUSY), live.path("go-busy"));
+    built("go", &["build", "-o", &program, &source], live.dir.path());
+    if recorded(&live, test, &[&program], 300.0, &[]).is_none() {
+        return;
+    }
+    if let Some(reason) = looks_missed(&live) {
+        return tailsight_testing::not_judged(test, reason);
+    }
+    let output = run(&["diagnose", &live.path("run"), "--leg", "service", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let d = json(&output);
+    let causes = d["causes"].as_array().unwrap();
+    let waits = causes.iter().find(|cause| cause["category"] == "scheduler-wait").unwrap_or_else(|| panic!("{d:#}"));
+    assert_eq!(waits["functions"][0]["name"], "main.rebuildIndex", "{waits:#}");
+    assert!(waits["share"].as_f64() > Some(0.5), "{waits:#}");
+    // None of it is called the request's own, beyond what no look met.
+    let own = causes.iter().filter(|cause| cause["category"] == "app-processing" && cause["name"] == "user");
+    let own: f64 = own.filter_map(|cause| cause["share"].as_f64()).sum();
+    assert!(own < 0.3, "{causes:#?}");
 }
 
 /// A job holds a mutex for 20 ms, again and again; requests read the table that it protects.
