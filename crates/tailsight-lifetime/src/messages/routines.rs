@@ -18,6 +18,7 @@ use super::Extra;
 use super::task_runs::{Meanwhile, Ready, Spell, TaskRuns, What};
 use crate::model::{Doing, Message};
 use crate::timelines::busy_periods::CALL_NS;
+use crate::timelines::processors::Taken;
 use crate::timelines::threads::{State as ThreadState, Threads};
 
 /// A time in which a message's task did not run.
@@ -97,6 +98,44 @@ pub struct Routines {
     polls: FxHashSet<u32>,
     /// By goroutine: when it received data from a socket, and on which thread.
     received: FxHashMap<u64, Vec<(u64, u32)>>,
+    /// Sleeps until a time.
+    sleeps: Sleeps,
+}
+
+/// Sleeps of tasks until a time came. Who is to wake them may have no processor for it: then they last longer than they were to.
+#[derive(Clone, Debug, Default)]
+struct Sleeps {
+    /// How long those last that are among the shortest, by the place where they began, ns.
+    short_ns: FxHashMap<u32, u64>,
+    /// When the runtime had no processor free.
+    taken: Taken,
+}
+
+/// So many sleeps at a place say how long they are to last, and such a part of them is shorter than that: not each is seen from its begin on.
+const FEWEST_SLEEPS: usize = 8;
+const SHORTER: f64 = 0.1;
+/// A sleep that ends so much late is not late.
+const LATE_NS: u64 = 200_000;
+
+impl Sleeps {
+    /// How long the shortest of each place last. `lasted`: places with how long a sleep there lasted, ns.
+    fn short(lasted: impl Iterator<Item = (u32, u64)>) -> FxHashMap<u32, u64> {
+        let mut by_place: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
+        lasted.for_each(|(place, ns)| by_place.entry(place).or_default().push(ns));
+        by_place.retain(|_, lasted_ns| lasted_ns.len() >= FEWEST_SLEEPS);
+        let short = |mut lasted_ns: Vec<u64>| {
+            lasted_ns.sort_unstable();
+            lasted_ns[(SHORTER * lasted_ns.len() as f64) as usize]
+        };
+        by_place.into_iter().map(|(place, lasted_ns)| (place, short(lasted_ns))).collect()
+    }
+
+    /// Since when a sleep lasts longer than such sleeps do because no processor of its process was free; its end if that was not so.
+    fn late_from(&self, pid: u32, place: Option<u32>, (from, to): (u64, u64)) -> u64 {
+        let due = place.and_then(|place| self.short_ns.get(&place)).map(|short_ns| from + short_ns);
+        let late = due.and_then(|due| Some(due.max(self.taken.since(pid, to)?)));
+        late.filter(|late| late + LATE_NS < to).unwrap_or(to)
+    }
 }
 
 impl Routines {
@@ -216,7 +255,19 @@ impl Routines {
         }
         let left = |tid: u32, ts: u64| self.left(tid, ts, threads);
         let spells = self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left, server)?;
-        Some(spells.into_iter().flat_map(|spell| by_thread(spell, threads)).collect())
+        let pid = threads.names().who(m.tid).pid;
+        let in_time =
+            spells.into_iter().flat_map(|spell| self.in_time(spell, pid)).filter(|spell| spell.from < spell.to);
+        Some(in_time.flat_map(|spell| by_thread(spell, threads)).collect())
+    }
+
+    /// A spell, in two if it is a sleep that ended late.
+    fn in_time(&self, spell: Spell, pid: u32) -> [Spell; 2] {
+        let late = match spell.what {
+            What::Sleeps { stack, .. } => self.sleeps.late_from(pid, stack, (spell.from, spell.to)),
+            _ => spell.to,
+        };
+        [Spell { to: late, ..spell }, Spell { from: late, what: What::IsReady, ..spell }]
     }
 
     /// A thread is in a task; 0: in none.
@@ -310,6 +361,22 @@ impl Routines {
         }
         by_loops.values_mut().for_each(|had| had.sort_unstable());
         self.by_loops = by_loops;
+    }
+
+    /// Threads are complete: how long sleeps until a time last, and when there was no processor to end them.
+    pub fn learn_sleeps(&mut self, messages: &[Message], extras: &[Extra], threads: &Threads) {
+        let short_ns = match self.runs.has_runs() {
+            true => Sleeps::short(self.runs.sleeps()),
+            false if self.runs.is_empty() => return,
+            false => {
+                let parked = messages.iter().zip(extras).flat_map(|(m, extra)| self.parked(m, extra, threads));
+                let asleep = parked.filter(|wait| wait.ended.is_some_and(|ready| ready.by == 0));
+                Sleeps::short(asleep.filter_map(|wait| Some((wait.stack?, wait.to - wait.from))))
+            }
+        };
+        if !short_ns.is_empty() {
+            self.sleeps = Sleeps { short_ns, taken: Taken::of(threads, self.changes.keys().copied()) };
+        }
     }
 
     /// The messages that loops received, by the task that answered them.
@@ -475,7 +542,15 @@ impl Routines {
             out.push(parked);
         }
         let mine = if of_loop { self.turned_to(task, m) } else { m.recv_ns };
-        out.into_iter().flat_map(|parked| parked.divided_at(mine)).filter(|parked| parked.from < parked.to).collect()
+        let pid = threads.names().who(m.tid).pid;
+        let in_time = out.into_iter().flat_map(|parked| {
+            let is_sleep = parked.ended.is_some_and(|ready| ready.by == 0);
+            let late =
+                if is_sleep { self.sleeps.late_from(pid, parked.stack, (parked.from, parked.to)) } else { parked.to };
+            let ready = Parked { is_ready: true, from: late, stack: None, ended: None, ..parked };
+            [Parked { to: late, ..parked }, ready]
+        });
+        in_time.flat_map(|parked| parked.divided_at(mine)).filter(|parked| parked.from < parked.to).collect()
     }
 
     /// When a thread that was in a task at `ts` slept, or was told to be in another.

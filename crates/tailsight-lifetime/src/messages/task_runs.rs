@@ -40,7 +40,16 @@ pub enum What {
         /// When it begins to run the task.
         own_from: u64,
     },
-    /// It waits for another task or for a time.
+    /// It waits for a time.
+    Sleeps {
+        /// As of [`What::Waits`].
+        stack: Option<u32>,
+        /// Likewise.
+        ended: Option<u32>,
+    },
+    /// What it waited for is there, and its runtime runs others.
+    IsReady,
+    /// It waits for another task.
     Waits {
         /// Where in the program it began to: a call stack of the run's samples, by number.
         stack: Option<u32>,
@@ -279,10 +288,14 @@ impl TaskRuns {
                 // Where it asked is not known where its place was not kept.
                 let asked = run.asked.or(stack);
                 let mut wait = Wait { asked, ended: stack, left: &left, server: &server, spells: &mut spells };
+                let (asked, ended) = (wait.asked, wait.ended);
                 match who {
                     Waker::Task => self.waits_for(by, (at, ready), stack, &mut wait, 0),
-                    _ => {
-                        let what = What::Waits { stack: wait.asked, ended: wait.ended, meanwhile: None };
+                    Waker::Timer => {
+                        spells.push(Spell { from: at, to: ready, what: What::Sleeps { stack: asked, ended } })
+                    }
+                    Waker::Runtime | Waker::Outside => {
+                        let what = What::Waits { stack: asked, ended, meanwhile: None };
                         spells.push(Spell { from: at, to: ready, what });
                     }
                 }
@@ -293,6 +306,23 @@ impl TaskRuns {
         spells.push(runs_until(at, to, runs_on.0, runs_on.1));
         spells.retain(|spell| spell.from < spell.to);
         Some(spells)
+    }
+
+    /// The sleeps of all tasks until a time: where each began, and how long it lasted, ns.
+    pub fn sleeps(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.events.values().flat_map(move |events| {
+            let mut asked: Option<(u32, u64)> = None;
+            events.iter().filter_map(move |event| match *event {
+                TaskEvent::Asks { ts, stack } if self.waker(stack) == Waker::Timer => {
+                    asked = stack.map(|stack| (stack, ts));
+                    None
+                }
+                TaskEvent::Woken { ts, by, stack } if self.who_woke(by, stack) == Waker::Timer => {
+                    asked.take().map(|(place, since)| (place, ts - since))
+                }
+                _ => None,
+            })
+        })
     }
 
     /// Whether runs of tasks are told, and not only who made them ready (as of Go).

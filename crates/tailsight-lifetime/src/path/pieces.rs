@@ -416,6 +416,10 @@ impl Task {
                 What::Waits { stack, ended, meanwhile } => {
                     out.push(Piece::Parked { stack, for_others: false, ended, meanwhile, from, to });
                 }
+                What::Sleeps { stack, ended } => {
+                    out.push(Piece::Parked { stack, for_others: false, ended, meanwhile: None, from, to });
+                }
+                What::IsReady => ready_piece(sources.activity, focus.tid, (from, to), out),
                 What::Runs { tid, own_from } => {
                     let answerer = focus.of_message.answerer.filter(|_| tid == focus.tid);
                     let of_message = OfMessage { answerer, ..focus.of_message };
@@ -454,10 +458,7 @@ impl Waits {
                 self.at_work(sources, m, (at, begin), Focus { tid, ..focus }, out);
                 let Parked { stack, for_others, turn, .. } = *wait;
                 if wait.is_ready {
-                    // What ran meanwhile: the thread that had a core for most of it.
-                    let tid = busiest_thread(sources.activity, focus.tid, (begin, end));
-                    let followed = Followed { because: Some(Frame::TaskReady), ..Followed::default() };
-                    out.push(Piece::Thread { from: begin, to: end, focus: Focus { followed, ..Focus::new(tid, 0) } });
+                    ready_piece(sources.activity, focus.tid, (begin, end), out);
                 } else if turn != 0 {
                     let frame = Frame::Turn { symbol: turn, guessed: false };
                     let place = sources.handling.routines.line(turn).map_or(0, |stack| stack + 1);
@@ -488,6 +489,13 @@ impl Waits {
             false => thread_pieces(sources.activity, from, to, Focus { own_from: from, ..focus }, out),
         }
     }
+}
+
+/// A time in which the message's task was ready and a runtime ran others: what its busiest thread did.
+fn ready_piece(activity: &Activity, tid: u32, (from, to): (u64, u64), out: &mut Vec<Piece>) {
+    let tid = busiest_thread(activity, tid, (from, to));
+    let followed = Followed { because: Some(Frame::TaskReady), ..Followed::default() };
+    out.push(Piece::Thread { from, to, focus: Focus { followed, ..Focus::new(tid, 0) } });
 }
 
 /// The thread of a thread's process that ran for most of a time.

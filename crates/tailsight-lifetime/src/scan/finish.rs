@@ -67,6 +67,7 @@ impl Scanner<'_> {
             waited.map(move |call| (m, extra, call.peer, if call.turn { call.to } else { call.freed }))
         });
         self.routines.learn_lines(in_line);
+        self.routines.learn_sleeps(&messages, &extras, &self.threads);
         let turns = Turns::of(&messages, &extras, &peers, &self.threads);
         turns.add_to(&mut busy_periods);
         complete(&mut self.cores, &self.tree, &busy_periods);

@@ -124,6 +124,52 @@ fn a_goroutine_that_is_ready_waits_for_what_its_runtime_runs() {
     assert_eq!(ready_ns, 4_500_000, "as long as the job ran while looks saw that it was ready: {spans:?}");
 }
 
+/// Tokio: both workers computed for a job, and "tokio sleeping until a time" was the first cause: of a sleep of 3 ms, whose time had long come.
+#[test]
+fn a_sleep_that_nobody_had_a_processor_to_end_is_late() {
+    const ASKS_TIME: u64 = 1;
+    const TIME_CAME: u64 = 2;
+    let mut facts = tokio_facts();
+    facts.wakes = [(10, Waker::Timer), (11, Waker::Timer)].into_iter().collect();
+    let ms = 1_000_000;
+    // Ten requests that sleep for 3 ms; before the time of the last one has come, a job has the only thread until 8 ms after that.
+    let request_at = |n: u64| (n + 1) * 40 * ms;
+    let (mut thread, mut arriving) = (vec![switch(5, 0, FIRST, 0)], vec![]);
+    for n in 0..10 {
+        let (at, client) = (request_at(n), A + n);
+        arriving.extend(request(at - 10_000, client));
+        thread.extend([
+            runs(at - 100, FIRST, OF_A),
+            recv(at, client, FIRST),
+            asks(at + 1_000, FIRST, OF_A, ASKS_TIME),
+            switch(at + 2_000, FIRST, 0, EPOLL),
+        ]);
+        let came = match n {
+            9 => at + 11 * ms,
+            _ => at + 3 * ms,
+        };
+        let begun = if n == 9 { at + 2 * ms } else { came - 1_000 };
+        thread.extend([switch(begun, 0, FIRST, 0), runs(begun + 10, FIRST, JOB)]);
+        arriving.push(waking(begun - 10, FIRST));
+        thread.extend([
+            woken(came, FIRST, OF_A, TIME_CAME),
+            runs(came + 10, FIRST, OF_A),
+            send(came + 20_000, client, FIRST),
+            switch(came + 30_000, FIRST, 0, EPOLL),
+        ]);
+    }
+    arriving.sort_by_key(|event| event.ts);
+    let analysis = analysed(facts, vec![thread, arriving]);
+    let parts = |at: u64, begin: &str| -> u64 {
+        let spans = path(&analysis, at, Leg::Service);
+        spans.iter().filter(|(_, _, owner)| owner.starts_with(begin)).map(|(from, to, _)| to - from).sum()
+    };
+    let last = request_at(9);
+    assert!(parts(last, "blocked/parked").abs_diff(3 * ms) < 5_000, "{:?}", path(&analysis, last, Leg::Service));
+    assert!(parts(last, "sibling:shop/task-ready").abs_diff(8 * ms) < 5_000);
+    assert_eq!(parts(request_at(3), "sibling:shop/task-ready"), 0);
+}
+
 /// Looks at the goroutine with another message say nothing of this one; a look that saw it run ends a wait.
 #[test]
 fn only_what_was_seen_of_a_message_s_own_goroutine_counts() {

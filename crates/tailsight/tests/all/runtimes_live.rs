@@ -322,6 +322,10 @@ fn a_goroutine_that_is_ready_waits_for_the_function_that_has_the_processor() {
     let waits = causes.iter().find(|cause| cause["category"] == "scheduler-wait").unwrap_or_else(|| panic!("{d:#}"));
     assert_eq!(waits["functions"][0]["name"], "main.rebuildIndex", "{waits:#}");
     assert!(waits["share"].as_f64() > Some(0.5), "{waits:#}");
+    // The sleep ended late, and was none for longer than in other requests.
+    let sleeps = causes.iter().filter(|cause| cause["name"] == "Go sleeping until a time");
+    let sleeps: f64 = sleeps.filter_map(|cause| cause["share"].as_f64()).sum();
+    assert!(sleeps < 0.25, "{causes:#?}");
     // None of it is called the request's own, beyond what no look met.
     let own = causes.iter().filter(|cause| cause["category"] == "app-processing" && cause["name"] == "user");
     let own: f64 = own.filter_map(|cause| cause["share"].as_f64()).sum();
