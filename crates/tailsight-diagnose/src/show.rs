@@ -56,6 +56,9 @@ pub struct Shown {
     pub reference_ns: u64,
     /// Ids of the messages that its thread took first, or still served when it came, the last before it first; at most 16.
     pub ahead: Vec<u32>,
+    /// How many of these came to this host after it, and were served first.
+    #[serde(default)]
+    pub came_later: u32,
     /// The stages that it passed, by time.
     pub marks: Vec<Mark>,
     /// The path, in order, without a gap.
@@ -190,6 +193,7 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, input: &ShowInput
     let spans = input.path.iter().map(|span| span_of(lifetimes, &classification, message, (leg, from_ns), span));
     let spans: Vec<Span> = spans.collect();
     let usual = Usual::of(lifetimes, &classification, leg, reference(&ranked, input.diagnosis));
+    let ahead = behind(&lifetimes.messages, message);
     Ok(Shown {
         schema: 1,
         run: input.diagnosis.run.clone(),
@@ -205,7 +209,8 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, input: &ShowInput
         faster: place as f64 / ranked.len() as f64,
         messages: ranked.len() as u64,
         reference_ns: usual.mean_ns,
-        ahead: behind(&lifetimes.messages, message),
+        came_later: came_later(&lifetimes.messages, message, &ahead),
+        ahead,
         marks: marks(message, from_ns, to_ns),
         rows: rows(lifetimes, &classification, (leg, id), usual, &causes_by_row(input, &spans)),
         spans,
@@ -218,6 +223,11 @@ fn behind(messages: &[Message], message: &Message) -> Vec<u32> {
     const MOST_AHEAD: usize = 16;
     let ahead = Ahead::new(messages);
     ahead.waited_behind(messages, message).iter().rev().map(|&(_, id)| id).take(MOST_AHEAD).collect()
+}
+
+/// How many of the messages that it waited behind came to this host after it.
+fn came_later(messages: &[Message], message: &Message, ahead: &[u32]) -> u32 {
+    ahead.iter().filter(|&&id| messages[id as usize].driver_ns > message.driver_ns).count() as u32
 }
 
 /// A piece of a path that begins at (leg, ns).

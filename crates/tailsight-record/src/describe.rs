@@ -41,12 +41,17 @@ pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
     }
 }
 
-/// The settings of the host, and of a process, that can lengthen the tail.
-pub fn settings(pid: Option<u32>) -> Vec<meta::Setting> {
+/// The settings of the host, and of the first of some processes, that can lengthen the tail.
+pub fn settings(pids: &[u32]) -> Vec<meta::Setting> {
+    let pid = pids.first().copied();
+    let of_first = match pids {
+        [first, _, ..] => format!(" (process {first}, the first of {})", pids.len()),
+        _ => String::new(),
+    };
     let as_meta = |s: tailsight_host::Setting| meta::Setting {
+        value: if s.id.starts_with("target") { s.value + &of_first } else { s.value },
         id: s.id,
         title: s.title,
-        value: s.value,
         verdict: s.verdict.name().into(),
         why: s.why,
     };

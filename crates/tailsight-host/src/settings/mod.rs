@@ -206,7 +206,7 @@ impl Context<'_> {
     }
 }
 
-/// Reads every setting of a host, and of a process. On the live host it takes about a quarter of a second, in which stolen
+/// Reads every setting of a host, and of a process: of several the first, which starts the others. On the live host it takes about a quarter of a second, in which stolen
 /// time is measured.
 pub fn read(root: &Root, pid: Option<u32>) -> Vec<Setting> {
     let (machine, kernel, nics) = (Machine::collect(root), Kernel::collect(root), crate::nic::collect(root));

@@ -77,14 +77,13 @@ impl<'a> Prepared<'a> {
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
 
         // Beside the loading, because it takes a quarter of a second.
-        let first = target.pids.first().copied();
         // A thread has the priority of the one that starts it; this one is waited for at the end.
         drop(work);
-        let its = stop.clone();
+        let (its, pids) = (stop.clone(), target.pids.clone());
         let settings = std::thread::spawn(move || {
             let background = Background::begin(&its, group);
             let _work = background.work_in_calls(PREPARE);
-            describe::settings(first)
+            describe::settings(&pids)
         });
         // Before the hooks, so that no recording sees its start; later this process may start nothing.
         let reads = options.samples != SampleRate::Off || !options.traces.asked.is_empty();

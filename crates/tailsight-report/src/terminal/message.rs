@@ -50,7 +50,16 @@ fn about(m: &Shown, style: &Style) -> Vec<String> {
             let list: Vec<String> = ids.iter().rev().map(u32::to_string).collect();
             let most = if ids.len() == 16 { "at least " } else { "" };
             let messages = units::counted(ids.len() as u64, "message");
-            format!("{most}{messages} that came before it to that thread had no reply yet: {}", list.join(", "))
+            let later = match m.came_later {
+                0 => String::new(),
+                n if n as usize == ids.len() => "; they came later, and were served first".into(),
+                n => format!(
+                    "; {} of them came later, and {} served first",
+                    units::count(n.into()),
+                    if n == 1 { "was" } else { "were" }
+                ),
+            };
+            format!("{most}{messages} that this thread received first had no reply yet: {}{later}", list.join(", "))
         }
     };
     let who =

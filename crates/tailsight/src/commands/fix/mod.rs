@@ -197,7 +197,8 @@ fn here(action: &Action, origin: &Origin) -> Here {
             let n = plan.writes().count();
             let root = !plan.writes().all(|step| Live.may_write(&step.place));
             let when = if root { "by root" } else { "now" };
-            Here { values: Some(n), root, text: format!("can be applied {when}: {}", values(n)) }
+            let others = plan.who_else().map_or_else(String::new, |others| format!("; {}", clean(&others)));
+            Here { values: Some(n), root, text: format!("can be applied {when}: {}{others}", values(n)) }
         }
         Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
         Err(error) => Here {
@@ -287,6 +288,9 @@ fn table(plan: &Plan) -> String {
     let mut out = String::new();
     for (place, n, was, new) in rows {
         out += &format!("   {}{}: {} -> {}\n", clean(&place), threads(&place, n), clean(was), clean(new));
+    }
+    if let Some(others) = plan.who_else() {
+        out += &format!("   note: {}\n", clean(&others));
     }
     for note in &plan.notes {
         out += &format!("   left out: {}\n", clean(note));
