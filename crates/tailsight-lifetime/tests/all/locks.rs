@@ -311,6 +311,34 @@ fn a_thread_that_its_packet_woke_waits_for_a_lock_before_it_receives() {
     assert!(receive.iter().all(|s| s.2 != "own" || s.1 - s.0 < 1_000), "{receive:?}");
 }
 
+/// gunicorn with threads: the poller that a packet wakes needs CPython's lock before it gives the connection to a worker. What the thread that had the
+/// lock computed was "its thread was at something else", of a thread that receives nothing.
+#[test]
+fn a_poller_that_its_packet_woke_waits_for_a_lock_before_it_passes_the_message_on() {
+    let softirq = |ts, kind| event(ts, kind, 0, 0, [3, 0, 0]);
+    let polls = vec![
+        switch(5, ONE, 0, EPOLL),
+        softirq(9, Kind::SoftirqEntry),
+        request(10, A)[0],
+        request(10, A)[1],
+        waking(12, 0, ONE),
+        softirq(13, Kind::SoftirqExit),
+        switch(40, 0, ONE, 0),
+        switch(50, ONE, 0, FUTEX),
+        switch(1_000_010, 0, ONE, 0),
+        waking(1_000_100, ONE, THREE),
+        switch(1_000_110, ONE, THREE, EPOLL),
+        recv(1_000_200, A, THREE),
+        send(1_000_300, A, THREE),
+    ];
+    let computes = vec![switch(2, THREE, TWO, FUTEX), waking(1_000_000, TWO, ONE)];
+    let analysis = analyse(vec![polls, computes]);
+    decides(&analysis, Rule::Held);
+    let receive = path(&analysis, 1_000_200, Leg::Receive);
+    assert_eq!(time(&receive, HELD), 1_000_000 - 50, "{receive:?}");
+    assert!(receive.iter().all(|s| s.2 != "own" || s.1 - s.0 < 1_000), "{receive:?}");
+}
+
 /// Java: a request had one of two connections of a pool while it waited for another server, by a client with threads of its own. "Another server"
 /// was said of those that waited for the pool, and asked nobody.
 #[test]

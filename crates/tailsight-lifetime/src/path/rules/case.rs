@@ -61,8 +61,9 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Whether a packet had woken the thread from its poll, which then fell asleep in a lock before it received what came: it knows of the
-    /// message, so nobody passes that on, and needs the lock to go on (an interpreter's, on the way out of the poll).
+    /// Whether a packet had woken the thread from its poll, which then fell asleep in a lock before it received what came, or passed it on to the
+    /// thread that did: it knows of the message, so nobody passes that on to it, and needs the lock to go on (an interpreter's, on the way out of
+    /// the poll).
     fn was_on_its_way(&self) -> bool {
         let (activity, tid, ended) = (self.activity, self.focus.tid, self.ended);
         let Wait { from: since, how, .. } = self.wait;
@@ -80,10 +81,11 @@ impl<'a> Case<'a> {
         let by_packet = waker.interrupt && !waker.timer && waker.ready == 0;
         let after = &intervals[intervals.partition_point(|s| s.from < ended)..];
         let next = after.iter().take(MOST_BETWEEN).find(|s| waits(s).is_some()).map_or(u64::MAX, |s| s.from);
+        let passes_on = || self.depth > 0 && self.focus.of_message.unread;
         poll.is_for_what_comes()
             && by_packet
             && activity.service.received_between(tid, (woken, since)) == 0
-            && activity.service.received_between(tid, (ended, next)) > 0
+            && (activity.service.received_between(tid, (ended, next)) > 0 || passes_on())
     }
 
     /// Whether the thread that ended the sleep cannot have passed a message on: it was busy all the time, and never in the recording waited
