@@ -92,6 +92,8 @@ pub struct Routines {
     off_ns: Option<u64>,
     /// By server: the place where most tasks were seen that waited for their turn to ask it.
     lines: FxHashMap<u32, u32>,
+    /// By such a place where many were: that server. Who waits there without that a call tells waits for the same.
+    turns_at: FxHashMap<u32, u32>,
     /// Places where a task awaits a future of its own program's making: work that it gave to a thread, or what a callback brings.
     futures: FxHashSet<u32>,
     /// Places where a goroutine waits for a socket.
@@ -111,6 +113,8 @@ struct Sleeps {
     taken: Taken,
 }
 
+/// So many tasks that were seen at a place while they waited for their turn to ask a server say that it is the place for that.
+const MANY_IN_LINE: u32 = 8;
 /// So many sleeps at a place say how long they are to last, and such a part of them is shorter than that: not each is seen from its begin on.
 const FEWEST_SLEEPS: usize = 8;
 const SHORTER: f64 = 0.1;
@@ -180,7 +184,14 @@ impl Routines {
         }
         let mut by_number: Vec<_> = counts.into_iter().map(|((turn, stack), n)| (n, turn, stack)).collect();
         by_number.sort_unstable();
+        let many = by_number.iter().filter(|(n, ..)| *n >= MANY_IN_LINE);
+        self.turns_at = many.map(|&(_, turn, stack)| (stack, turn)).collect();
         self.lines = by_number.into_iter().map(|(_, turn, stack)| (turn, stack)).collect();
+    }
+
+    /// The server for whose turn tasks wait at a place, by number among the run's symbols; 0: none.
+    pub fn turn_at(&self, stack: Option<u32>) -> u32 {
+        stack.and_then(|stack| self.turns_at.get(&stack)).copied().unwrap_or(0)
     }
 
     /// The place where most were seen that waited for their turn to ask a server.
@@ -616,4 +627,31 @@ fn woke(tid: u32, ts: u64, threads: &Threads) -> Option<Woken> {
     let next = &thread.intervals[(0..upto).rev().find(asleep)? + 1];
     let by = next.waker.filter(|waker| !waker.interrupt && waker.tid != tid).map(|waker| waker.tid);
     Some(Woken { at: next.from, by })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// go-redis: of requests that waited for one of three connections, a third waited for "its turn to ask redis-server", by the calls, and the
+    /// others "on a channel", at the same place.
+    #[test]
+    fn a_place_where_many_wait_for_their_turn_to_ask_a_server_is_for_that() {
+        const SERVER: u32 = 5;
+        let seen_in_line = |many: u64| {
+            let look = |i: u64| RoutineRow { ts_ns: 100 * i + 50, routine: 7, stack: 4, ..RoutineRow::default() };
+            let rows: Vec<RoutineRow> = (0..many).map(|i| RoutineRow { state: State::Waiting, ..look(i) }).collect();
+            let mut routines = Routines::new(&rows);
+            routines.saw(1, 0, 7);
+            let of = |i: u64| {
+                let message = Message { tid: 1, recv_ns: 100 * i + 10, send_ns: 100 * i + 90, ..Message::default() };
+                (message, Extra { send_tid: 1, sent_ns: 100 * i + 90, ..Extra::default() })
+            };
+            let messages: Vec<(Message, Extra)> = (0..many).map(of).collect();
+            routines.learn_lines(messages.iter().map(|(m, extra)| (m, extra, SERVER, m.send_ns - 10)));
+            (routines.turn_at(Some(3)), routines.turn_at(Some(2)), routines.turn_at(None), routines.line(SERVER))
+        };
+        assert_eq!(seen_in_line(8), (SERVER, 0, 0, Some(3)));
+        assert_eq!(seen_in_line(7), (0, 0, 0, Some(3)), "may be chance");
+    }
 }

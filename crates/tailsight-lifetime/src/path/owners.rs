@@ -188,11 +188,12 @@ impl Owners {
     }
 
     /// A wait of the message's task, at a place of the program where that is known.
-    /// `ended`: where it was ended. `for_others`: it waited for another message, which it had first.
+    /// `ended`: where it was ended. `for_others`: it waited for another message, which it had first. `turn`: for its turn to ask this server; 0: not
+    /// known to be for that.
     pub(super) fn parked(
         &mut self,
         (stack, ended): (Option<u32>, Option<u32>),
-        for_others: bool,
+        (for_others, turn): (bool, u32),
         meanwhile: Option<Meanwhile>,
     ) -> OwnerId {
         let context = if for_others { Context::Ahead } else { Context::Blocked };
@@ -203,7 +204,8 @@ impl Owners {
         };
         let place = stack.map(|stack| Frame::Place { stack });
         let ended = ended.map(|stack| Frame::MadeReady { stack });
-        let frames = std::iter::once(Frame::Parked).chain(meanwhile.map(did)).chain(ended).chain(place).collect();
+        let waits = if turn == 0 { Frame::Parked } else { Frame::Turn { symbol: turn, guessed: false } };
+        let frames = std::iter::once(waits).chain(meanwhile.map(did)).chain(ended).chain(place).collect();
         self.intern(Owner { context, frames })
     }
 

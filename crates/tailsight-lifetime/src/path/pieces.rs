@@ -52,6 +52,8 @@ pub enum Piece {
         stack: Option<u32>,
         /// For another message, which the task had first.
         for_others: bool,
+        /// For its turn to ask this server: index into the run's symbols; 0: not known to be for that.
+        turn: u32,
         /// Where in the program the wait was ended, likewise.
         ended: Option<u32>,
         /// What the task did meanwhile that ended it.
@@ -414,10 +416,10 @@ impl Task {
             let (from, to) = (spell.from.max(from), spell.to.min(to));
             match spell.what {
                 What::Waits { stack, ended, meanwhile } => {
-                    out.push(Piece::Parked { stack, for_others: false, ended, meanwhile, from, to });
+                    out.push(Piece::Parked { stack, for_others: false, turn: 0, ended, meanwhile, from, to });
                 }
                 What::Sleeps { stack, ended } => {
-                    out.push(Piece::Parked { stack, for_others: false, ended, meanwhile: None, from, to });
+                    out.push(Piece::Parked { stack, for_others: false, turn: 0, ended, meanwhile: None, from, to });
                 }
                 What::IsReady => ready_piece(sources.activity, focus.tid, (from, to), out),
                 What::Runs { tid, own_from } => {
@@ -464,10 +466,19 @@ impl Waits {
                     let place = sources.handling.routines.line(turn).map_or(0, |stack| stack + 1);
                     out.push(Piece::Answer { frame, place, from: begin, to: end });
                 } else {
-                    for WaitPart { from, to, ended, meanwhile } in sources.handling.routines.parts(wait) {
+                    let routines = &sources.handling.routines;
+                    for WaitPart { from, to, ended, meanwhile } in routines.parts(wait) {
                         let (from, to) = (from.max(begin), to.min(end));
                         if from < to {
-                            out.push(Piece::Parked { stack, for_others, ended, meanwhile, from, to });
+                            out.push(Piece::Parked {
+                                stack,
+                                for_others,
+                                turn: routines.turn_at(stack),
+                                ended,
+                                meanwhile,
+                                from,
+                                to,
+                            });
                         }
                     }
                 }

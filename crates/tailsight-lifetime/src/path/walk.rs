@@ -76,8 +76,8 @@ impl<F: FnMut(Step)> Walk<'_, F> {
                 let owner = self.owners.answer(frame, place);
                 self.emit((from, to), None, Role::A, owner, None);
             }
-            Piece::Parked { stack, for_others, ended, meanwhile, from, to } => {
-                let owner = self.owners.parked((stack, ended), for_others, meanwhile);
+            Piece::Parked { stack, for_others, turn, ended, meanwhile, from, to } => {
+                let owner = self.owners.parked((stack, ended), (for_others, turn), meanwhile);
                 self.emit((from, to), None, Role::A, owner, None);
             }
         }
