@@ -55,20 +55,11 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What is left out, and why.
     pub notes: Vec<String>,
-    /// Processes that the run did not see, which have the name of those that it saw and that have ended.
-    pub of_name: Vec<Identity>,
+    /// That processes which the run did not see have the name of those that it saw and that have ended; none where that is not so.
+    pub others_of_name: Option<String>,
 }
 
 impl Plan {
-    /// That it is about processes that the run did not see.
-    pub fn who_else(&self) -> Option<String> {
-        let pids: Vec<String> = self.of_name.iter().map(|process| process.pid.to_string()).collect();
-        let [first, ..] = &self.of_name[..] else { return None };
-        let (process, has) = if pids.len() == 1 { ("process", "has") } else { ("processes", "have") };
-        let comm = &first.comm;
-        Some(format!("{process} {} {has} the name {comm} now; that of the run has ended", pids.join(", ")))
-    }
-
     /// The values that will be written.
     pub fn writes(&self) -> impl Iterator<Item = &Step> {
         self.steps.iter().filter(|s| !s.is_so())
@@ -266,8 +257,13 @@ impl Look<'_> {
         if !are_there && !seen.is_empty() && runs_anything(comm) {
             return Err(Error::NoSuchThread { comm: format!("{comm} that the run saw") });
         }
-        if !are_there && !seen.is_empty() {
-            self.plan.of_name = processes.iter().map(|(process, _)| process.clone()).collect();
+        if !are_there && !seen.is_empty() && !processes.is_empty() {
+            let pids: Vec<String> = processes.iter().map(|(process, _)| process.pid.to_string()).collect();
+            let who = match &pids[..] {
+                [pid] => format!("process {pid} has"),
+                pids => format!("processes {} have", pids.join(", ")),
+            };
+            self.plan.others_of_name = Some(format!("{who} the name {comm} now; that of the run has ended"));
         }
         if are_there {
             let of_this_name = processes.len();

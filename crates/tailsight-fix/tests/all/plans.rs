@@ -130,7 +130,7 @@ fn what_is_left_out_is_said() {
             .into_iter()
             .filter(|id| plan.writes().any(|s| s.place.to_string().contains(&format!("{id})"))))
             .collect();
-        (ids, plan.notes.clone(), plan.who_else())
+        (ids, plan.notes, plan.others_of_name)
     };
     let other = |text: &str| Some(text.to_owned());
     let left_out = vec!["another process called nginx, which the run did not see".to_owned()];

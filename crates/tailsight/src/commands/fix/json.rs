@@ -94,6 +94,9 @@ pub struct Made {
     values: Vec<Step>,
     /// What is left out, and why.
     left_out: Vec<String>,
+    /// That processes which the run did not see have the name of those that it saw and that have ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    others_of_name: Option<String>,
     /// Whether it was made, or would be.
     made: bool,
     /// Values changed.
@@ -262,6 +265,7 @@ fn planned(d: &Diagnosis, cause: &Cause, action: &Action, plan: &tailsight_fix::
         cause: CauseRef::of(cause),
         values: plan.writes().map(value).collect(),
         left_out: plan.notes.clone(),
+        others_of_name: plan.others_of_name.clone(),
         made: false,
         changed: None,
         ended: None,

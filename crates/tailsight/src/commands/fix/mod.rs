@@ -197,7 +197,7 @@ fn here(action: &Action, origin: &Origin) -> Here {
             let n = plan.writes().count();
             let root = !plan.writes().all(|step| Live.may_write(&step.place));
             let when = if root { "by root" } else { "now" };
-            let others = plan.who_else().map_or_else(String::new, |others| format!("; {}", clean(&others)));
+            let others = plan.others_of_name.as_ref().map_or_else(String::new, |others| format!("; {}", clean(others)));
             Here { values: Some(n), root, text: format!("can be applied {when}: {}{others}", values(n)) }
         }
         Err(Error::AlreadySo) => Here { values: Some(0), root: false, text: "is so already".into() },
@@ -289,8 +289,8 @@ fn table(plan: &Plan) -> String {
     for (place, n, was, new) in rows {
         out += &format!("   {}{}: {} -> {}\n", clean(&place), threads(&place, n), clean(was), clean(new));
     }
-    if let Some(others) = plan.who_else() {
-        out += &format!("   note: {}\n", clean(&others));
+    if let Some(others) = &plan.others_of_name {
+        out += &format!("   note: {}\n", clean(others));
     }
     for note in &plan.notes {
         out += &format!("   left out: {}\n", clean(note));
