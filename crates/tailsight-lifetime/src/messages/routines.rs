@@ -22,7 +22,7 @@ use crate::timelines::processors::Taken;
 use crate::timelines::threads::{State as ThreadState, Threads};
 
 /// A time in which a message's task did not run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parked {
     /// It was ready to run then, and its runtime ran others; else it waited.
     pub is_ready: bool,
@@ -473,37 +473,19 @@ impl Routines {
             let from = self.left(tid, received, threads).clamp(received, ready.ts);
             let stack = self.runs.asked_at(task, ready.ts);
             let (looks_ns, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));
-            out.push(Parked {
-                is_ready: false,
-                from,
-                to: ready.ts,
-                stack,
-                looks_ns,
-                ended,
-                turn: 0,
-                for_others: false,
-            });
+            out.push(Parked { from, to: ready.ts, stack, looks_ns, ended, ..Parked::default() });
             ran = ready.ts;
         }
         while let Some(look) = looks.next() {
             if look.state == State::Runnable && !of_loop {
-                // From the end of its wait on. A task that runs does so in no look.
+                // From the end of its wait on, where no look saw it run since.
                 let began = if out.last().is_some_and(|wait| wait.to == ran) { ran } else { look.ts_ns };
                 let mut last = look.ts_ns;
                 while let Some(next) = looks.next_if(|next| next.state == State::Runnable) {
                     last = next.ts_ns;
                 }
                 let looks_ns = (look.ts_ns, last);
-                out.push(Parked {
-                    is_ready: true,
-                    from: began,
-                    to: last,
-                    stack: None,
-                    looks_ns,
-                    ended: None,
-                    turn: 0,
-                    for_others: false,
-                });
+                out.push(Parked { is_ready: true, from: began, to: last, looks_ns, ..Parked::default() });
                 ran = last;
                 continue;
             }
@@ -521,16 +503,8 @@ impl Routines {
             // Tasks of a loop go on when its thread runs, and not while that sleeps.
             let asleep = |ts| if of_loop { sleep_at(m.tid, ts, threads) } else { None }.unwrap_or((ts, ts));
             let began = left.min(asleep(look.ts_ns).0).clamp(ran, look.ts_ns);
-            let mut parked = Parked {
-                is_ready: false,
-                from: began,
-                to: asleep(last).1.min(m.send_ns),
-                stack,
-                looks_ns: (look.ts_ns, last),
-                ended: None,
-                turn: 0,
-                for_others: false,
-            };
+            let to = asleep(last).1.min(m.send_ns);
+            let mut parked = Parked { from: began, to, stack, looks_ns: (look.ts_ns, last), ..Parked::default() };
             if looks.peek().is_none() {
                 // Nothing was seen of it since. The thread that answered slept, and did not run it before it woke.
                 let woken = woke(extra.send_tid, m.send_ns, threads);

@@ -17,27 +17,24 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
         let in_line =
             |from: u64| (from..sent).contains(&call.freed) && (sent - call.freed) * HANDED_OVER <= sent - from;
         let first = out.partition_point(|wait| wait.looks_ns.1 <= sent);
-        if let Some(before) = out[..first].last_mut().filter(|before| in_line(before.looks_ns.1)) {
+        let waited_in_line = |before: &&mut Parked| !before.is_ready && in_line(before.looks_ns.1);
+        if let Some(before) = out[..first].last_mut().filter(waited_in_line) {
             before.to = before.to.max(call.freed);
         }
         let upto = out[..first].last().map_or(0, |before| before.to);
         let Some(wait) = out.get_mut(first).filter(|wait| sent < wait.looks_ns.0) else { continue };
+        if wait.is_ready {
+            // It has the answer, and nothing saw it wait for that.
+            wait.from = wait.from.max(call.to.min(wait.looks_ns.0));
+            continue;
+        }
         if wait.looks_ns.1 <= call.to {
             wait.to = wait.to.min(call.to.max(wait.looks_ns.1));
         }
         let from = wait.from.max(upto);
         wait.from = wait.from.max(sent);
         if from < sent {
-            let waited = Parked {
-                is_ready: false,
-                from,
-                to: sent,
-                stack: None,
-                looks_ns: (from, from),
-                ended: None,
-                turn: 0,
-                for_others: false,
-            };
+            let waited = Parked { from, to: sent, looks_ns: (from, from), ..Parked::default() };
             let waited = match in_line(from) {
                 true => Parked { to: call.freed, turn: call.peer, ..waited },
                 false => waited,
@@ -46,4 +43,33 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It had asked between two looks, and would have been "ready" while it did and while the answer was on its way.
+    #[test]
+    fn who_is_ready_has_the_answer_to_what_it_asked() {
+        let waited = Parked { from: 100, to: 200, looks_ns: (150, 190), stack: Some(3), ..Parked::default() };
+        let ready = Parked { is_ready: true, from: 200, to: 900, looks_ns: (700, 900), ..Parked::default() };
+        let call = |sent, to| Call {
+            from: sent,
+            to,
+            received: to,
+            tid: 1,
+            peer: 2,
+            sent,
+            freed: 0,
+            turn: false,
+            guessed: false,
+        };
+        let waits = |calls: &[Call]| beside_calls(vec![waited, ready], calls);
+        assert_eq!(waits(&[]), [waited, ready]);
+        assert_eq!(waits(&[call(300, 500)]), [waited, Parked { from: 500, ..ready }]);
+        assert_eq!(waits(&[call(220, 240), call(300, 500)])[1].from, 500);
+        // Looks saw it ready before the answer could be read: they are right.
+        assert_eq!(waits(&[call(300, 800)])[1].from, 700);
+    }
 }
