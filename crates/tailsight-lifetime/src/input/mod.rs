@@ -206,7 +206,7 @@ pub struct RunContext {
     /// Sockets known by the recorder, for the names of flows.
     pub sockets: Vec<SocketRow>,
     /// The far ends of connections between two processes of the target: what a helper receives there its server asked it, and what it sends answers that.
-    pub helper_ends: FxHashSet<Connection>,
+    pub helper_ends: FxHashSet<ConnectionEnd>,
     /// Names that events refer to.
     pub symbols: Vec<String>,
     /// Cores, highest number plus one.
@@ -276,16 +276,16 @@ impl RunContext {
 }
 
 /// One end of a connection: its address key and ports.
-pub type Connection = (u64, u32);
+pub type ConnectionEnd = (u64, u32);
 
-fn connection(s: &SocketRow) -> Connection {
+fn connection_end(s: &SocketRow) -> ConnectionEnd {
     (s.addrs, u32::from(s.local_port) << 16 | u32::from(s.remote_port))
 }
 
 /// Connections that a process outside the target holds.
-pub fn others_flows(facts: &RunContext) -> FxHashSet<Connection> {
+pub fn others_flows(facts: &RunContext) -> FxHashSet<ConnectionEnd> {
     let not_ours = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && !facts.names.is_target(s.tgid);
-    facts.sockets.iter().filter(not_ours).map(connection).collect()
+    facts.sockets.iter().filter(not_ours).map(connection_end).collect()
 }
 
 /// The ends that are a helper's, of connections between a process of the target that has clients (sockets of `ports`) and one that has none.
@@ -293,7 +293,7 @@ fn helper_ends(
     sockets: &[SocketRow],
     ports: &FxHashSet<u16>,
     is_target: impl Fn(u32) -> bool,
-) -> FxHashSet<Connection> {
+) -> FxHashSet<ConnectionEnd> {
     let serves: FxHashSet<u32> = sockets.iter().filter(|s| ports.contains(&s.local_port)).map(|s| s.tgid).collect();
     let of_target = |s: &&SocketRow| s.tgid != 0 && s.remote_port != 0 && is_target(s.tgid);
     let ends =
@@ -305,7 +305,7 @@ fn helper_ends(
         servers_ends.contains(&(proto, remote_addr, remote_port, local_addr, local_port))
     };
     let of_helper = sockets.iter().filter(of_target).filter(|s| !serves.contains(&s.tgid));
-    of_helper.filter(asked_by_server).map(connection).collect()
+    of_helper.filter(asked_by_server).map(connection_end).collect()
 }
 
 /// IPv6 flows get their addresses from the recorder's socket table.

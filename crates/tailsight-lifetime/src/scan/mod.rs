@@ -277,10 +277,10 @@ impl Scanner<'_> {
         }
         if self.asks || kind == Kind::PeerReady {
             self.asks = true;
-            let is_helper_s = kind == Kind::PeerReady && self.is_helper_s(FlowKey::of(event));
+            let is_helper_end = kind == Kind::PeerReady && self.is_helper_end(FlowKey::of(event));
             let ready = &mut self.ready[usize::from(cpu)];
             match kind {
-                Kind::PeerReady if is_helper_s => *ready = 0,
+                Kind::PeerReady if is_helper_end => *ready = 0,
                 Kind::PeerReady => *ready = self.peers.ready(event, &self.facts.sockets),
                 Kind::RxStack | Kind::Handoff | Kind::SoftirqExit | Kind::SchedSwitch => *ready = 0,
                 _ => {}

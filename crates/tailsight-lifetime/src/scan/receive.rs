@@ -163,7 +163,7 @@ impl Scanner<'_> {
         // A thread that received is in no send call.
         self.doing.entry(event.tid).or_default().sending = None;
         self.outgoing.received(event.tid);
-        if self.is_helper_s(FlowKey::of(event)) {
+        if self.is_helper_end(FlowKey::of(event)) {
             return;
         }
         if let Some(same) = self.peers.received(event, &self.facts.sockets) {

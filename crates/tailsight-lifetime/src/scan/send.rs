@@ -47,9 +47,6 @@ impl Scanner<'_> {
         // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
         // A port that became the target's while recording is one that it serves.
         let asks = event.aux & flow_flags::CLIENT != 0 && !self.facts.ports.contains(&key.local_port());
-        if asks && self.is_helper_s(key) {
-            return;
-        }
         let doing = self.doing.entry(tid).or_default();
         let turn = doing.turned;
         let begun = doing.sending.take().or_else(|| self.threads.syscall_since(tid));
@@ -67,6 +64,9 @@ impl Scanner<'_> {
             ..SendCall::default()
         };
         self.outgoing.sent(key, event);
+        if asks && self.is_helper_end(key) {
+            return;
+        }
         if asks {
             let routine =
                 self.routines.sends_for(tid, event.ts, |task| self.peers.has_open(task, &self.traffic.messages));
@@ -114,8 +114,8 @@ impl Scanner<'_> {
     }
 
     /// Whether this is a helper's end of a connection to another process of the target, which asks it.
-    pub(super) fn is_helper_s(&self, key: FlowKey) -> bool {
-        !self.facts.helper_ends.is_empty() && self.facts.helper_ends.contains(&(key.addrs, key.ports))
+    pub(super) fn is_helper_end(&self, key: FlowKey) -> bool {
+        self.facts.helper_ends.contains(&(key.addrs, key.ports))
     }
 
     /// The target asked somebody else.
