@@ -4,8 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::{Flow, Lifetimes, Sent, SentKind};
-use tailsight_lifetime::{UNKNOWN_ADDRESS, send_entry};
+use tailsight_lifetime::{Flow, Lifetimes, Sent, SentKind, UNKNOWN_ADDRESS, send_entry};
 
 use crate::cohorts::focus::percentiles;
 use crate::model::{self, SentCalls};

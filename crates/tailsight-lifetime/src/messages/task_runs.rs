@@ -287,16 +287,15 @@ impl TaskRuns {
             {
                 // Where it asked is not known where its place was not kept.
                 let asked = run.asked.or(stack);
-                let mut wait = Wait { asked, ended: stack, left: &left, server: &server, spells: &mut spells };
-                let (asked, ended) = (wait.asked, wait.ended);
+                let mut alone = |what| spells.push(Spell { from: at, to: ready, what });
                 match who {
-                    Waker::Task => self.waits_for(by, (at, ready), stack, &mut wait, 0),
-                    Waker::Timer => {
-                        spells.push(Spell { from: at, to: ready, what: What::Sleeps { stack: asked, ended } })
+                    Waker::Task => {
+                        let mut wait = Wait { asked, ended: stack, left: &left, server: &server, spells: &mut spells };
+                        self.waits_for(by, (at, ready), stack, &mut wait, 0);
                     }
+                    Waker::Timer => alone(What::Sleeps { stack: asked, ended: stack }),
                     Waker::Runtime | Waker::Outside => {
-                        let what = What::Waits { stack: asked, ended, meanwhile: None };
-                        spells.push(Spell { from: at, to: ready, what });
+                        alone(What::Waits { stack: asked, ended: stack, meanwhile: None });
                     }
                 }
                 at = ready;

@@ -514,9 +514,9 @@ fn busiest_thread(activity: &Activity, tid: u32, (from, to): (u64, u64)) -> u32 
     let process = |tid: u32| activity.threads.names().who(tid).pid;
     let of = process(tid);
     let ran_ns = |thread: &Thread| -> u64 {
-        let first = thread.at(from).unwrap_or(0);
-        let ends = thread.intervals.iter().skip(1).map(|next| next.from).chain([u64::MAX]).skip(first);
-        let within = thread.intervals[first..].iter().zip(ends).take_while(|(interval, _)| interval.from < to);
+        let intervals = &thread.intervals[thread.at(from).unwrap_or(0)..];
+        let ends = intervals.iter().skip(1).map(|next| next.from).chain([u64::MAX]);
+        let within = intervals.iter().zip(ends).take_while(|(interval, _)| interval.from < to);
         let running = within.filter(|(interval, _)| matches!(interval.state, State::Running { .. }));
         running.map(|(interval, end)| end.min(to).saturating_sub(interval.from.max(from))).sum()
     };

@@ -238,6 +238,23 @@ fn a_go_function_is_traced_with_its_goroutine() {
     assert!(std::net::TcpStream::connect(("127.0.0.1", PORT)).is_err(), "the server ran in its own namespace");
 }
 
+/// What a server in Go has beside its `serve`.
+const GO_LISTEN: &str = r#"
+func listen() {
+	l, err := net.Listen("tcp4", "10.77.0.1:"+os.Args[1])
+	if err != nil {
+		panic(err)
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go serve(c)
+	}
+}
+"#;
+
 /// On the only processor that it takes a job computes for 40 ms, four times a second, in goroutines that give way when they are made to (10 ms);
 /// requests wait a moment, and answer.
 const GO_BUSY: &str = r#"package main
@@ -288,17 +305,7 @@ func serve(c net.Conn) {
 func main() {
 	runtime.GOMAXPROCS(1)
 	go job()
-	l, err := net.Listen("tcp4", "10.77.0.1:"+os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go serve(c)
-	}
+	listen()
 }
 "#;
 
@@ -307,7 +314,7 @@ func main() {
 fn a_goroutine_that_is_ready_waits_for_the_function_that_has_the_processor() {
     let test = "a_goroutine_that_is_ready_waits_for_the_function_that_has_the_processor";
     let Some(live) = with(test, &["go"]) else { return };
-    let (source, program) = (write(&live, "busy.go", GO_BUSY), live.path("go-busy"));
+    let (source, program) = (write(&live, "busy.go", &[GO_BUSY, GO_LISTEN].concat()), live.path("go-busy"));
     built("go", &["build", "-o", &program, &source], live.dir.path());
     if recorded(&live, test, &[&program], 300.0, &[]).is_none() {
         return;
@@ -375,17 +382,7 @@ func serve(c net.Conn) {
 
 func main() {
 	go refresh()
-	l, err := net.Listen("tcp4", "10.77.0.1:"+os.Args[1])
-	if err != nil {
-		panic(err)
-	}
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go serve(c)
-	}
+	listen()
 }
 "#;
 
@@ -394,7 +391,7 @@ func main() {
 fn a_goroutine_s_wait_for_a_mutex_is_a_lock_and_names_who_locks() {
     let test = "a_goroutine_s_wait_for_a_mutex_is_a_lock_and_names_who_locks";
     let Some(live) = with(test, &["go"]) else { return };
-    let (source, program) = (write(&live, "lock.go", GO_LOCK), live.path("go-lock"));
+    let (source, program) = (write(&live, "lock.go", &[GO_LOCK, GO_LISTEN].concat()), live.path("go-lock"));
     built("go", &["build", "-o", &program, &source], live.dir.path());
     let Some((meta, d, text)) = recorded(&live, test, &[&program], 300.0, &[]) else { return };
     let looks = &meta["routines"];
