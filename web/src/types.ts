@@ -109,6 +109,26 @@ export type Capacity = {
   saturated_per_s: number;
 };
 
+/** The message for which `watch` made a run of what its buffers held. All absent where it was asked for. */
+export type Capture = {
+  /** When its reply began, CLOCK_MONOTONIC ns; where it was asked for, when that was. */
+  at_ns: number;
+  /** It came before the run begins: the buffers did not reach that far back. */
+  began_before?: boolean;
+  /** The server's port. */
+  local_port?: number | null;
+  /** From the driver until the server had received it, ns. */
+  receive_ns?: number | null;
+  /** The client's port. */
+  remote_port?: number | null;
+  /** From there until its reply began, ns. */
+  service_ns?: number | null;
+  /** The thread that replied. */
+  tid?: number | null;
+  /** From the driver until its reply began, ns. */
+  total_ns?: number | null;
+};
+
 /** A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it. */
 export type Category = "interference" | "os-threads" | "receive-processing" | "transmit-processing" | "interrupts" | "hol-blocking" | "app-processing" | "runtime" | "backend-wait" | "wakeup-delay" | "nic-delay" | "softirq-delay" | "paging" | "lock-wait" | "pool-wait" | "scheduler-wait" | "disk-wait" | "throttled" | "stopped" | "tcp-recovery" | "connection-setup" | "client-wait" | "steal" | "profiler" | "unexplained" | "not-significant";
 
@@ -1037,6 +1057,8 @@ export type RunFile = {
 export type RunMeta = {
   /** The buffers. */
   buffer: Buffer;
+  /** Of a run that `watch` made of what its buffers held: the message for which it did; absent in others. */
+  capture?: Capture | null;
   /** Largest error of a comparison of a NIC's clock, ns; 0 when no NIC stamps, for lifetimes use no other clock than CLOCK_MONOTONIC. (Older versions wrote how exactly the clocks of clocks.arrow were compared.) */
   clock_error_ns: number;
   /** Each core: what it recorded and lost. */

@@ -153,6 +153,55 @@ impl Drop for Buffers {
     }
 }
 
+/// The last events of a core, as a buffer that overwrites its oldest ones holds them.
+#[derive(Debug, Default)]
+pub struct Latest {
+    /// In the order in which they were written.
+    pub events: Vec<Event>,
+    /// Whether earlier ones of the time that was asked for were overwritten, or were taken before.
+    pub is_cut: bool,
+}
+
+impl Buffers {
+    /// Copies the events of a core since `since_ns`, CLOCK_MONOTONIC. Nothing may write meanwhile: the programs do not record. Those that were
+    /// taken before (`tail`) are not taken again.
+    pub fn latest(&self, cpu: u32, head: &head, since_ns: u64) -> Latest {
+        // SAFETY: `head` is shared with the kernel; a plain 64-bit word.
+        let written = unsafe { std::ptr::read_volatile(&raw const head.n) };
+        // SAFETY: a slot of a live mapping; nothing writes to it now.
+        let read = |at| unsafe { std::ptr::read_volatile(self.slot(cpu, at)) };
+        latest_of(read, self.slots, head.tail, written, since_ns)
+    }
+}
+
+/// The last events of a buffer of so many slots into which `written` were written, `taken` of them were taken before. Pure.
+fn latest_of(read: impl Fn(u64) -> Event, slots: u64, taken: u64, written: u64, since_ns: u64) -> Latest {
+    let oldest = taken.max(written.saturating_sub(slots));
+    let shift = slots.trailing_zeros();
+    let mut events = Vec::new();
+    let mut is_cut = oldest > 0;
+    for at in (oldest..written).rev() {
+        let mut event = read(at);
+        // One that was begun and never finished holds what was there before.
+        if event.generation != (((at >> shift) + 1) & 0xff) as u8 {
+            continue;
+        }
+        if event.ts < since_ns {
+            is_cut = false;
+            break;
+        }
+        event.generation = 0;
+        events.push(event);
+    }
+    events.reverse();
+    Latest { events, is_cut }
+}
+
+/// What a core has written so far counts as taken.
+pub fn take_everything(head: &mut head) {
+    head.tail = head.n;
+}
+
 /// Raises the soft limit of open files to the hard limit. If that is too low, making the first map beyond it fails.
 fn allow_files(wanted: u64) {
     if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -179,6 +228,48 @@ mod tests {
         let Err(error) = Buffers::create(1 << 36, 2) else { panic!("five terabytes") };
         let text = tailsight_units::chain(&error);
         assert!(text.contains("half of") && text.contains("--buffer"), "{text}");
+    }
+
+    /// What a core writes, as the programs do: into the slot of its number, with the lap's generation.
+    fn ring(slots: u64, written: u64) -> Vec<Event> {
+        let mut ring = vec![Event::default(); slots as usize];
+        for at in 0..written {
+            let generation = (((at >> slots.trailing_zeros()) + 1) & 0xff) as u8;
+            ring[(at & (slots - 1)) as usize] = Event { ts: 1_000 + at, generation, ..Event::default() };
+        }
+        ring
+    }
+
+    #[test]
+    fn the_last_events_are_those_that_were_not_overwritten_nor_taken() {
+        for slots in [1u64, 4, 64] {
+            for written in (0..3 * slots + 2).chain([300 * slots + 1, 257 * slots]) {
+                let ring = ring(slots, written);
+                for taken in [0, written / 2, written.saturating_sub(1), written] {
+                    for since_ns in [0, 1_000 + written / 3, 1_000 + written.saturating_sub(2), u64::MAX] {
+                        let read = |at: u64| ring[(at & (slots - 1)) as usize];
+                        let latest = latest_of(read, slots, taken, written, since_ns);
+                        let held = (taken.max(written.saturating_sub(slots))..written).map(|at| 1_000 + at);
+                        let expected: Vec<u64> = held.filter(|ts| *ts >= since_ns).collect();
+                        assert_eq!(latest.events.iter().map(|event| event.ts).collect::<Vec<_>>(), expected);
+                        // Earlier ones of the time that was asked for are missing where the first that is there is not older.
+                        let oldest = taken.max(written.saturating_sub(slots));
+                        let reaches_back = oldest == 0 || (oldest < written && 1_000 + oldest < since_ns);
+                        assert_eq!(latest.is_cut, !reaches_back, "{slots} {written} {taken} {since_ns}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_event_that_was_begun_and_not_finished_is_left_out() {
+        let mut ring = ring(8, 20);
+        // The writer of 17 has written the time, and the lap before is still in the header.
+        ring[1].generation -= 1;
+        let latest = latest_of(|at| ring[(at & 7) as usize], 8, 0, 20, 0);
+        assert_eq!(latest.events.len(), 7);
+        assert!(latest.events.iter().all(|event| event.ts != 1_017));
     }
 
     #[test]

@@ -28,10 +28,12 @@ pub mod session;
 mod stop;
 pub mod tables;
 pub mod target;
+mod watch;
 
 pub use error::Error;
 pub use loader::{HookChoice, HookState};
 pub use probes::nic_tx::TxStamps;
+pub use session::watched::{Captured, SlowMessage, Watch};
 pub use session::{
     Asked, Contents, Options, Payload, Progress, RecordSummary, SampleRate, SlowTime, Traces, Until, record,
 };

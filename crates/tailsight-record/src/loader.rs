@@ -14,6 +14,7 @@ use crate::loaded::Loaded;
 use crate::object::types::rodata;
 use crate::object::{Opened, Probes};
 use crate::probes::{self, Attach, Extras, Need};
+use crate::watch;
 
 /// Which hooks the user wants.
 #[derive(Clone, Debug, Default)]
@@ -141,6 +142,9 @@ impl Loaded {
         let chunks = u32::try_from(slots / CHUNK_SLOTS * u64::from(cpus))
             .map_err(|_| Error::Buffers { bytes, source: "more than 2^32 chunks".into() })?;
         open.map("chunks").set_max_entries(chunks).map_err(|e| Error::bpf("sizing the buffers", e))?;
+        if extras.watches {
+            watch::size_maps(&mut open, cpus)?;
+        }
         for on_demand in probes::PROBES.iter().filter_map(|probe| probe.on_demand) {
             (on_demand.prepare)(&mut open, &extras)?;
         }
@@ -185,6 +189,8 @@ fn set_constants(constants: &mut rodata, choice: &HookChoice, slots: u64, extras
     constants.slots_log2 = slots.trailing_zeros();
     constants.payload_pieces = extras.payload_pieces;
     constants.empty_programs = u32::from(choice.empty);
+    constants.overwrites = u32::from(extras.watches);
+    constants.watches = u32::from(extras.watches);
 }
 
 /// Attaches the first program of a hook that the kernel takes, and what belongs to it.
@@ -304,17 +310,20 @@ mod tests {
         if allowed.bpf_kernel_read.known().is_none_or(|a| !a.allowed) {
             return tailsight_testing::skip("needs the right to load programs");
         }
-        let mut hooks = survey(&choice).expect("this kernel's hooks");
-        let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
-        let everything = Extras { samples: Some(2), functions: true, ..Extras::default() };
-        let mut loaded = Loaded::load(&choice, &hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
-        loaded.attach(&mut hooks).expect("what is needed attaches");
-        for hook in &hooks {
-            println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
+        // What watches is in the same programs, behind a constant.
+        for watches in [false, true] {
+            let mut hooks = survey(&choice).expect("this kernel's hooks");
+            let wanted: Vec<&str> = hooks.iter().filter(|h| h.program.is_some()).map(|h| h.name).collect();
+            let everything = Extras { samples: Some(2), functions: true, watches, ..Extras::default() };
+            let mut loaded = Loaded::load(&choice, &hooks, 1, CHUNK_SLOTS, everything).expect("every program loads");
+            loaded.attach(&mut hooks).expect("what is needed attaches");
+            for hook in &hooks {
+                println!("{}: {}", hook.name, hook.program.or(hook.reason.as_deref()).unwrap_or("?"));
+            }
+            let off: Vec<_> = hooks.iter().filter(|h| h.program.is_none() && wanted.contains(&h.name)).collect();
+            assert!(off.is_empty(), "not attached: {off:?}");
+            assert_eq!(loaded.links.len(), wanted.len());
         }
-        let off: Vec<_> = hooks.iter().filter(|h| h.program.is_none() && wanted.contains(&h.name)).collect();
-        assert!(off.is_empty(), "not attached: {off:?}");
-        assert_eq!(loaded.links.len(), wanted.len());
     }
 
     #[test]

@@ -85,6 +85,7 @@ pub struct Maps {
     pub code_of: MapHandle,
     pub routine_processes: MapHandle,
     pub python_processes: MapHandle,
+    pub latency_counts: MapHandle,
 }
 
 impl Probes {
@@ -103,6 +104,7 @@ impl Probes {
             code_of: map("code_of")?,
             routine_processes: map("routine_processes")?,
             python_processes: map("python_processes")?,
+            latency_counts: map("latency_counts")?,
         };
         let bss = object.maps().find(|map| map.name().to_string_lossy().ends_with(".bss"));
         let mut size = 0;

@@ -27,10 +27,15 @@ pub fn quantile(q: f64) -> String {
     format!("p{}", trimmed(q * 100.0))
 }
 
-/// A slice of the distribution as the subject of a sentence: `The slowest 1 %`, `The messages at p20..p30`.
+/// A slice of the distribution as the subject of a sentence: `The slowest 1 %`, `The messages at p20..p30`; one that was not asked for in per
+/// cent by its number, `The slowest 108 messages`.
 pub fn slice_subject(slice: &Slice) -> String {
-    if slice.to >= 1.0 && slice.from > 0.0 {
-        format!("The slowest {} %", trimmed((1.0 - slice.from) * 100.0))
+    let part = (1.0 - slice.from) * 100.0;
+    let is_plain = ((part * 1e4).round() / 1e4 - part).abs() < 1e-9;
+    if slice.to >= 1.0 && slice.from > 0.0 && !is_plain {
+        format!("The slowest {}", counted(slice.messages, "message"))
+    } else if slice.to >= 1.0 && slice.from > 0.0 {
+        format!("The slowest {} %", trimmed(part))
     } else {
         format!("The messages at {}..{}", quantile(slice.from), quantile(slice.to))
     }
@@ -63,6 +68,14 @@ mod tests {
         assert_eq!(count(1_624_400), "1,624,400");
         assert_eq!(counted(1, "event"), "1 event");
         assert_eq!(counted(2, "event"), "2 events");
+    }
+
+    #[test]
+    fn a_slice_is_named_as_it_was_asked_for() {
+        let subject = |from, messages| slice_subject(&Slice { from, to: 1.0, messages, ..Slice::default() });
+        assert_eq!((subject(0.99, 20), subject(0.989, 22)), ("The slowest 1 %".into(), "The slowest 1.1 %".into()));
+        assert_eq!(subject(0.9999, 20), "The slowest 0.01 %");
+        assert_eq!(subject(13_410.0 / 13_518.0, 108), "The slowest 108 messages", "those beyond a limit");
     }
 
     #[test]

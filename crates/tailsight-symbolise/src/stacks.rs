@@ -421,6 +421,11 @@ impl Stacks {
 
     /// Names all functions.
     pub fn finish(mut self) -> StackTables {
+        self.tables()
+    }
+
+    /// Names all functions of what was taken in so far. The samples are given away; the numbers of call stacks stay what they are.
+    pub fn tables(&mut self) -> StackTables {
         let names = self.names();
         let mut number: FxHashMap<FrameRow, u32> = FxHashMap::default();
         let mut samples = Samples::default();
@@ -464,7 +469,7 @@ impl Stacks {
         };
         let unread = self.reader.notes(name_of);
         unread.into_iter().for_each(|note| self.note(note));
-        StackTables { samples, unnamed, notes: self.notes.into_keys().collect() }
+        StackTables { samples, unnamed, notes: self.notes.keys().cloned().collect() }
     }
 
     /// The frames of every place, innermost first.

@@ -62,6 +62,9 @@ pub struct RunMeta {
     /// Looks at goroutines that had a message; absent in older runs, without samples, and where the target is no Go program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routines: Option<Routines>,
+    /// Of a run that `watch` made of what its buffers held: the message for which it did; absent in others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Capture>,
     /// Functions that were traced from their begin to their end (`--uprobe`, `--usdt`, `--function`); absent without any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traced: Option<Traced>,
@@ -127,6 +130,35 @@ pub struct RunFile {
     pub bytes: u64,
     /// Their SHA-256, 64 hexadecimal digits.
     pub sha256: String,
+}
+
+/// The message for which `watch` made a run of what its buffers held. All absent where it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Capture {
+    /// When its reply began, CLOCK_MONOTONIC ns; where it was asked for, when that was.
+    pub at_ns: u64,
+    /// From the driver until its reply began, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_ns: Option<u64>,
+    /// From the driver until the server had received it, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_ns: Option<u64>,
+    /// From there until its reply began, ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_ns: Option<u64>,
+    /// The server's port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_port: Option<u16>,
+    /// The client's port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_port: Option<u16>,
+    /// The thread that replied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+    /// It came before the run begins: the buffers did not reach that far back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub began_before: bool,
 }
 
 /// Functions that were traced from their begin to their end.

@@ -48,9 +48,29 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
+/// Seconds since 1970 as a date (the civil calendar, days counted from the first of March of year 0): `2025-12-31 23:59:59 UTC`.
+pub fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (date, month_of_year) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month_of_year <= 2);
+    let (h, m, s) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month_of_year:02}-{date:02} {h:02}:{m:02}:{s:02} UTC")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_827_696), "2000-02-29 12:34:56 UTC");
+        assert_eq!(utc(1_767_225_599), "2025-12-31 23:59:59 UTC");
+    }
 
     #[test]
     fn durations_have_three_digits_in_the_right_unit() {

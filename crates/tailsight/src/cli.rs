@@ -18,7 +18,7 @@ use crate::cli_absent::Absent as Import;
 use crate::cli_absent::{Absent as Agent, Absent as Load, Absent as Sweep};
 #[cfg(feature = "load")]
 use crate::cli_agent::Agent;
-use crate::cli_common::{Question, nanoseconds, process};
+use crate::cli_common::{Question, Target, nanoseconds, process};
 #[cfg(feature = "intel-pt")]
 use crate::cli_import::Import;
 #[cfg(feature = "load")]
@@ -45,6 +45,8 @@ pub enum Command {
     Demo(Demo),
     /// Record a running server
     Record(Record),
+    /// Watch a running server, and record and diagnose what made a message slow when one is
+    Watch(Box<crate::cli_watch::Watch>),
     /// Name the causes of a run's slow messages
     Diagnose(Diagnose),
     /// Write a run's report as one HTML file
@@ -108,21 +110,9 @@ pub struct Demo {
     group = clap::ArgGroup::new("target").required(true)
 )]
 pub struct Record {
-    /// The process, its threads and its descendants
-    #[arg(short, long, value_name = "PID", group = "target", value_parser = process)]
-    pub pid: Option<u32>,
-    /// Every process with this command name; write bytes that are not text as they are, or as \xNN
-    #[arg(long, value_name = "NAME", group = "target")]
-    pub comm: Option<std::ffi::OsString>,
-    /// Every process of this cgroup and of the cgroups below it
-    #[arg(long, value_name = "PATH", group = "target")]
-    pub cgroup: Option<PathBuf>,
-    /// The process that listens on this port, in any network namespace; records the messages of this port only
-    #[arg(long, value_name = "PORT", group = "target", value_parser = clap::value_parser!(u16).range(1..))]
-    pub port: Option<u16>,
-    /// A program to start for the recording, and to stop after it
-    #[arg(last = true, value_name = "CMD", group = "target")]
-    pub command: Vec<String>,
+    /// Who is recorded.
+    #[command(flatten)]
+    pub target: Target,
     /// How long to record [default: until about 2,500 messages were answered and, if functions can explain the slow ones,
     /// these hold 200 samples: 2s at least and 30s at most, of these 20s at most for the samples; with a command: until
     /// it ends]
@@ -316,8 +306,8 @@ pub struct Man {
 }
 
 /// What `schema` prints: the outputs of these commands, and the views of events.
-pub const SCHEMAS: [&str; 10] =
-    ["doctor", "record", "diagnose", "show", "fix", "import", "ideal", "load", "sweep", EVENTS];
+pub const SCHEMAS: [&str; 11] =
+    ["doctor", "record", "watch", "diagnose", "show", "fix", "import", "ideal", "load", "sweep", EVENTS];
 /// What `schema` calls the views of events.
 pub const EVENTS: &str = "events";
 
@@ -365,7 +355,7 @@ fn payload_bytes(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("`{text}` is not a number of bytes to keep; write 1 to {most}"))
 }
 
-fn sample_rate(text: &str) -> Result<SampleRate, String> {
+pub(crate) fn sample_rate(text: &str) -> Result<SampleRate, String> {
     let most = SampleRate::MOST_HZ;
     match text {
         "off" => Ok(SampleRate::Off),
@@ -391,7 +381,7 @@ fn check_hooks(choice: HookChoice, text: &str) -> Result<String, String> {
     loader::choose(&choice, |_| Ok(())).map(|_| text.to_owned()).map_err(|e| e.to_string())
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let d = parse::duration(text).map_err(|e| e.to_string())?;
     if d < Duration::from_millis(10) {
         return Err("the duration must be at least 10ms; 2s is usual".into());
@@ -399,7 +389,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(d)
 }
 
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let bytes = parse::size(text).map_err(|e| e.to_string())?;
     if bytes < 1 << 20 { Err("--buffer must be at least 1M".into()) } else { Ok(bytes) }
 }

@@ -1,13 +1,55 @@
 //! What several commands share on the command line: the question of a diagnosis, and values that more than one of them takes. In: words.
 //! Out: data, or why a word is none.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::Args;
 use tailsight_lifetime::Leg;
 use tailsight_load::Protocol;
+use tailsight_record::Selector;
 use tailsight_stats::method::PercentileGoal;
 use tailsight_units::parse;
+
+/// Who is recorded or watched; a command has an argument group `target` of which one is required.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// The process, its threads and its descendants
+    #[arg(short, long, value_name = "PID", group = "target", value_parser = process)]
+    pub pid: Option<u32>,
+    /// Every process with this command name; write bytes that are not text as they are, or as \xNN
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub comm: Option<std::ffi::OsString>,
+    /// Every process of this cgroup and of the cgroups below it
+    #[arg(long, value_name = "PATH", group = "target")]
+    pub cgroup: Option<PathBuf>,
+    /// The process that listens on this port, in any network namespace; records the messages of this port only
+    #[arg(long, value_name = "PORT", group = "target", value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// A program to start for the recording, and to stop after it
+    #[arg(last = true, value_name = "CMD", group = "target")]
+    pub command: Vec<String>,
+}
+
+impl Target {
+    /// As the recorder has it.
+    pub fn selector(&self) -> Selector {
+        if let Some(pid) = self.pid {
+            Selector::Pid(pid)
+        } else if let Some(comm) = &self.comm {
+            Selector::Comm(match comm.to_str() {
+                Some(text) => text.to_owned(),
+                None => tailsight_units::name::from_bytes(comm.as_bytes()),
+            })
+        } else if let Some(path) = &self.cgroup {
+            Selector::Cgroup(path.clone())
+        } else if let Some(port) = self.port {
+            Selector::Port(port)
+        } else {
+            Selector::Command(self.command.clone())
+        }
+    }
+}
 
 /// What `diagnose` and `report` share.
 #[derive(Clone, Debug, Args)]
@@ -21,6 +63,9 @@ pub struct Question {
     /// receive, service, transmit or total [default: total; where most messages have no reply, the longest leg they have]
     #[arg(long, value_name = "LEG")]
     pub leg: Option<Leg>,
+    /// Instead of --focus: every message that took longer than this, e.g. 20ms; the slowest ones where these are too few
+    #[arg(long, value_name = "TIME", value_parser = nanoseconds, conflicts_with = "focus", help_heading = "Analysis")]
+    pub slower_than: Option<u64>,
     /// Replace a frame by its nested frames when they explain at least this part of its deviation (above 0, at most 1)
     #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part, help_heading = "Analysis")]
     pub nest: f64,

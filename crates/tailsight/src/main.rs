@@ -20,6 +20,7 @@ mod cli_import;
 mod cli_load;
 mod cli_symbolise;
 mod cli_view;
+mod cli_watch;
 mod commands;
 mod memory;
 mod page;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Record(args) => commands::record::run(&args),
+        Command::Watch(args) => commands::watch::run(&args),
         Command::Diagnose(args) => commands::diagnose::run(&args),
         Command::Report(args) => commands::report::run(&args),
         Command::View(args) => commands::view::run(&args),

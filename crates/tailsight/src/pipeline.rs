@@ -121,6 +121,16 @@ pub fn chosen(
     let mut options = Options { leg, ..options };
     options.remarks.extend(why);
     let n = latencies.of_leg(leg).len();
+    if let Some(limit_ns) = question.and_then(|q| q.slower_than) {
+        match slower_than(latencies.of_leg(leg), limit_ns) {
+            Some(focus) => options.focus = focus,
+            None => options.remarks.push(format!(
+                "no complete message took longer than {}: {} is explained instead",
+                tailsight_units::format::duration(limit_ns),
+                slice(options.focus)
+            )),
+        }
+    }
     let least = against.map_or(n, |other| n.min(other.of_leg(leg).len()));
     if question.is_none_or(|q| q.focus.is_none())
         && let Some(wide) = widened(least, options.focus)
@@ -142,6 +152,12 @@ pub fn chosen(
         options.reference = wide;
     }
     options
+}
+
+/// The slice of the latencies that are longer than a limit, ns; none where none is.
+fn slower_than(latencies: &[u64], limit_ns: u64) -> Option<(f64, f64)> {
+    let slower = latencies.iter().filter(|ns| **ns > limit_ns).count();
+    (slower > 0).then(|| ((latencies.len() - slower) as f64 / latencies.len() as f64, 1.0))
 }
 
 /// A slice as options have it, e.g. `p99..p100`.
@@ -430,6 +446,16 @@ mod tests {
         assert_eq!(blindness_of(true, "fentry_vfs_fsync_range", &[]), None);
         assert_eq!(blindness_of(true, "ext4_sync_file_enter", &["xfs"]), None, "the note names it");
         assert_eq!(blind_to_fsync(&tailsight_trace::RunMeta::default()), None, "a run of before these hooks");
+    }
+
+    #[test]
+    fn messages_beyond_a_limit_are_a_slice_that_holds_them_and_no_other() {
+        let latencies: Vec<u64> = (1..=3_000).rev().collect();
+        for limit in [0, 1, 1_234, 2_979, 2_999] {
+            let slice = slower_than(&latencies, limit).unwrap();
+            assert_eq!(ranks(latencies.len(), slice), limit as usize..3_000);
+        }
+        assert_eq!((slower_than(&latencies, 3_000), slower_than(&[], 0)), (None, None));
     }
 
     #[test]

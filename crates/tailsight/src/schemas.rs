@@ -24,9 +24,11 @@ macro_rules! printed {
 }
 
 /// The schemas, by the command that prints what they are of.
-pub const SCHEMAS: [Printed; 9] = printed! {
+pub const SCHEMAS: [Printed; 10] = printed! {
     "doctor" "What this host can record, and which of its settings hurt tail latency." crate::commands::doctor::Report;
     "record" "What was recorded, how, on what, and what was lost." tailsight_trace::RunMeta;
+    "watch" "A line each: what is watched (started), a capture, the end. Times are integer ns unless a field says otherwise."
+        crate::commands::watch::lines::Started, crate::commands::watch::lines::Capture, crate::commands::watch::lines::Ended;
     "diagnose" "The causes of the latency of a slice of messages. Times are integer ns unless a field says otherwise."
         tailsight_diagnose::Diagnosis;
     "show" "One message: its path and what of it is deviation. Times are ns." tailsight_diagnose::show::Shown;

@@ -87,6 +87,11 @@ pub fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     write_out(&(untrusted::json(&serde_json::to_string_pretty(value)?) + "\n"))
 }
 
+/// Writes a value as JSON in one line to standard output.
+pub fn print_json_line(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    write_out(&(untrusted::json(&serde_json::to_string(value)?) + "\n"))
+}
+
 /// Writes a value as JSON with the fields of each object by name: so these outputs have always been.
 pub fn print_sorted(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print_json(&serde_json::to_value(value)?)

@@ -59,6 +59,8 @@ struct {
 
 const volatile __u64 slots = 1;     /* a power of two */
 const volatile __u32 slots_log2 = 0;
+/* A full buffer overwrites its oldest events instead of dropping new ones: it always holds the last ones (`watch`). */
+const volatile __u32 overwrites = 0;
 
 /* For measuring what hooks cost by themselves: every program returns at once, the verifier drops the rest. */
 const volatile __u32 empty_programs = 0;
@@ -301,19 +303,20 @@ static __always_inline void learn_usual(struct head *head, __u64 took_ns)
 	head->usual_ns = took_ns > usual ? usual + (usual >> 4) + 1 : usual - (usual >> 7);
 }
 
-/* Writes one event of thread `who` (its process in the high half), which runs here, if there is room. */
-static __always_inline void emit_of(__u64 who, struct ts_content content)
+/* Writes one event of thread `who` (its process in the high half), which runs here, if there is room. Gives the event's time; 0: none was
+ * written. */
+static __always_inline __u64 emit_of(__u64 who, struct ts_content content)
 {
 	__u8 kind = content.kind;
 	if (!recording && !(kind >= TS_TASK_FORK && kind <= TS_TASK_RENAME && naming))
-		return;
+		return 0;
 	__u32 cpu = bpf_get_smp_processor_id();
 	if (cpu >= MAX_CPUS)
-		return;
+		return 0;
 	struct head *head = &heads[cpu];
-	if (head->n - head->tail >= slots - GUARD) {
+	if (!overwrites && head->n - head->tail >= slots - GUARD) {
 		lose(cpu);
-		return;
+		return 0;
 	}
 	if (head->gap_from)
 		tell_gap(cpu);
@@ -334,6 +337,7 @@ static __always_inline void emit_of(__u64 who, struct ts_content content)
 			message->tid = 0;
 		}
 	}
+	return ts;
 }
 
 /* The thread that runs on this core and its process, as bpf_get_current_pid_tgid gives them, are remembered from the last context
@@ -372,9 +376,9 @@ static __always_inline __u64 running_here(void)
 	return running ? running & ~RUNNING_KNOWN : ask_who_runs();
 }
 
-static __always_inline void emit(struct ts_content content)
+static __always_inline __u64 emit(struct ts_content content)
 {
-	emit_of(running_here(), content);
+	return emit_of(running_here(), content);
 }
 
 /* The id of the thread that runs here if it is one of the target's, else 0. */

@@ -8,6 +8,7 @@
 #include <bpf/bpf_endian.h>
 #include "event.gen.h"
 #include "common.h"
+#include "watch.h"
 
 /* Every folder of ../probes; build.rs writes it. */
 #include "probes.gen.h"

@@ -47,6 +47,8 @@ pub struct Extras {
     pub task_breakpoints: bool,
     /// Functions of the kernel that are traced, each with its number.
     pub kernel_functions: Vec<(usize, String)>,
+    /// Whether the buffers hold the last events and messages are watched.
+    pub watches: bool,
 }
 
 /// One place in the kernel where Tailsight records events.

@@ -37,27 +37,41 @@ impl Drain {
         most: u64,
     ) -> bool {
         let mut moved = false;
+        let mut pending = std::mem::take(&mut self.pending);
         for cpu in 0..buffers.cpus {
-            self.pending.clear();
+            pending.clear();
             let bss = loaded.probes.variables_mut();
-            buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut self.pending, most);
-            moved |= !self.pending.is_empty();
-            let start = self.start_ns;
-            let stacks = &loaded.probes.maps.stacks;
-            let stack = |id: u32| addresses(stacks.lookup(&id.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten());
-            for event in &mut self.pending {
-                self.collector.see(event, &stack);
-            }
-            self.pending.retain(|e| e.ts >= start && e.ts <= until);
-            self.pending.iter().for_each(|event| self.collector.count(event));
-            if self.failed.is_none()
-                && !self.pending.is_empty()
-                && let Err(e) = writer.events(cpu, &self.pending)
-            {
-                self.failed = Some(e.into());
-            }
+            buffers.drain(cpu, &mut bss.heads[cpu as usize], &mut pending, most);
+            moved |= !pending.is_empty();
+            self.write(loaded, cpu, &mut pending, writer, until);
         }
+        self.pending = pending;
         moved
+    }
+
+    /// Writes events of a core into the run, without those before its start and after `until`.
+    pub(super) fn write(
+        &mut self,
+        loaded: &Loaded,
+        cpu: u32,
+        events: &mut Vec<Event>,
+        writer: &mut RunWriter,
+        until: u64,
+    ) {
+        let start = self.start_ns;
+        let stacks = &loaded.probes.maps.stacks;
+        let stack = |id: u32| addresses(stacks.lookup(&id.to_ne_bytes(), libbpf_rs::MapFlags::ANY).ok().flatten());
+        for event in events.iter_mut() {
+            self.collector.see(event, &stack);
+        }
+        events.retain(|e| e.ts >= start && e.ts <= until);
+        events.iter().for_each(|event| self.collector.count(event));
+        if self.failed.is_none()
+            && !events.is_empty()
+            && let Err(e) = writer.events(cpu, events)
+        {
+            self.failed = Some(e.into());
+        }
     }
 
     /// Losses after which no event found room, so that no event says when they began.

@@ -76,7 +76,7 @@ impl Recording<'_> {
             let warning = format!("the command did not end on SIGTERM within {seconds} s and was killed");
             self.ready.meta.warnings.push(warning);
         }
-        let Prepared { mut writer, mut meta, .. } = self.ready;
+        let (mut writer, mut meta) = (self.writer, self.ready.meta);
         let written = named.map_or(Ok(()), |Named { samples, routines, .. }| {
             let sampled = if samples.is_empty() { Ok(()) } else { writer.samples(&samples) };
             let looks = routines.map_or(vec![], |(_, looks)| looks);
@@ -205,7 +205,8 @@ impl Recording<'_> {
 
     /// Moves what the buffers still hold into the run.
     fn empty(&mut self, progress: &mut dyn FnMut(Progress)) {
-        let Prepared { meta, loaded, buffers, writer, cpus, .. } = &mut self.ready;
+        let Prepared { meta, loaded, buffers, cpus, .. } = &mut self.ready;
+        let writer = &mut self.writer;
         progress(Progress::Writing { events: fill(loaded, buffers).0 });
         self.drain.drains += 1;
         // The cores in turn, so that a full disk cuts off all of them at about the same time.
@@ -223,7 +224,7 @@ impl Recording<'_> {
 
     /// All processes that were targets at any time, including forks that the filter followed. Returns the tasks of the host.
     fn describe_target(&mut self, lost: &[u64]) -> Vec<TaskRow> {
-        let Prepared { options, target, loaded, writer, meta, cpus, .. } = &mut self.ready;
+        let Prepared { options, target, loaded, meta, cpus, .. } = &mut self.ready;
         let collector = &mut self.drain.collector;
         let followed = target.followed(loaded, &collector.tasks);
         let (before, after) = (std::mem::take(&mut self.early.snapshot), procfs::tasks(|_| false));
@@ -239,6 +240,7 @@ impl Recording<'_> {
             pids: followed,
             ports: std::mem::take(&mut target.ports),
         };
+        let writer = &self.writer;
         let of_core = |cpu| meta::Cpu { cpu, events: writer.written(cpu), lost: lost[cpu as usize] };
         meta.cpus = (0..*cpus).map(of_core).filter(|c| c.events > 0 || c.lost > 0).collect();
         tasks
@@ -299,7 +301,7 @@ impl Recording<'_> {
 
     /// Writes the tables and run.json. Whatever fails, the rest is tried; the first error.
     fn write(&mut self, tasks: &[TaskRow], samples: Option<&Samples>) -> Option<Error> {
-        let Prepared { writer, meta, .. } = &mut self.ready;
+        let (writer, meta) = (&mut self.writer, &mut self.ready.meta);
         let mut error = self.drain.failed.take();
         let nic_rows = &self.nic_clocks.rows;
         let nic_clocks = if nic_rows.is_empty() { Ok(()) } else { writer.nic_clocks(nic_rows) };

@@ -13,6 +13,7 @@ mod routines;
 mod sampling;
 mod target;
 pub mod traced;
+pub mod watched;
 
 use crate::confine::Stage;
 use crate::error::Error;
@@ -28,7 +29,10 @@ pub use traced::{Asked, Traces};
 /// # Errors
 /// Everything that happens before the first event; later trouble is in [`RecordSummary::error`].
 pub fn record(options: &Options, stop: &Stop, progress: &mut dyn FnMut(Progress)) -> Result<RecordSummary, Error> {
-    let mut recording = Recording::start(Prepared::new(options, stop, progress)?);
+    let mut ready = Prepared::new(options, stop, progress)?;
+    let writer = ready.writer()?;
+    ready.start_target()?;
+    let mut recording = Recording::start(ready, writer);
     recording.confine(Stage::Recording);
     recording.run(stop, progress);
     Ok(recording.finish(stop, progress))

@@ -42,6 +42,8 @@ pub struct Options {
     pub own_session: bool,
     /// Functions to trace from their begin to their end.
     pub traces: Traces,
+    /// The buffers hold the last events and messages are watched ([`crate::Watch`]); nothing is written until a capture.
+    pub watches: bool,
     /// The version to write into run.json.
     pub version: String,
 }

@@ -38,7 +38,6 @@ pub(super) struct Prepared<'a> {
     pub(super) hooks: Vec<HookState>,
     pub(super) loaded: Loaded,
     pub(super) buffers: Buffers,
-    pub(super) writer: RunWriter,
     /// Absent: no samples.
     pub(super) sample_clock: Option<SampleClock>,
     /// Reads what the target wrote.
@@ -57,6 +56,10 @@ pub(super) struct Prepared<'a> {
     pub(super) background: Background,
 }
 
+/// While messages are watched, samples wait in memory for a capture: each has up to 9 kB of stack. Outside of slow messages one tick in so many
+/// takes one.
+const WATCHED_ONE_IN: u16 = 8;
+
 /// How long preparing may wait for a core that it has to itself.
 const PREPARE: Duration = Duration::from_secs(1);
 
@@ -71,7 +74,7 @@ impl<'a> Prepared<'a> {
         let mut background = Background::begin(stop, group.clone());
         let work = background.work_in_calls(PREPARE);
         let mut hooks = preflight(&options.hooks)?;
-        let mut target = Target::resolve(&options.selector)?;
+        let target = Target::resolve(&options.selector)?;
         background.avoid(&target.pids, &cores_of(&target.pids));
         go_on(stop)?;
         progress(Progress::Loading { app: target.app.clone(), pids: target.pids.clone(), ports: target.ports.clone() });
@@ -91,7 +94,8 @@ impl<'a> Prepared<'a> {
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector), &mut reader)?;
         let tasks = match options.samples {
             SampleRate::Off => TaskPlan::default(),
-            _ if !options.tasks => TaskPlan::default(),
+            // Breakpoints cost too much where nobody knows how long they stay.
+            _ if !options.tasks || options.watches => TaskPlan::default(),
             _ => TaskPlan::new(&target.pids, started(&options.selector), &mut reader),
         };
         let cpus = possible_cpus();
@@ -102,7 +106,10 @@ impl<'a> Prepared<'a> {
         // Hooks that are empty are measured alone.
         // Beside a busy server it is measured with the usual priority: as SCHED_IDLE it would get too little of a core to count ticks.
         background.as_usual();
-        let sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples, &target.pids) };
+        let mut sample_clock = if options.hooks.empty { None } else { sample_clock(options.samples, &target.pids) };
+        if let Some(clock) = sample_clock.as_mut().filter(|_| options.watches) {
+            clock.others_one_in = WATCHED_ONE_IN;
+        }
         let work = background.work_in_calls(PREPARE);
         let samples = sample_clock.map(|clock| clock.others_one_in);
         let mut without_tx_stamps = (options.tx_stamps != TxStamps::Off).then(nic_tx::missing).flatten();
@@ -114,6 +121,7 @@ impl<'a> Prepared<'a> {
             functions: plan.of_files(),
             task_breakpoints: samples.is_some() && !tasks.is_empty(),
             kernel_functions: plan.kernel().to_vec(),
+            watches: options.watches,
         };
         go_on(stop)?;
         let mut loaded = match Loaded::load(&options.hooks, &hooks, cpus, slots, extras.clone()) {
@@ -135,10 +143,6 @@ impl<'a> Prepared<'a> {
         drop(work);
         meta.settings = settings.join().unwrap_or_default();
         go_on(stop)?;
-        // An earlier run in the directory is deleted only now, when nothing but the command itself can still fail.
-        let writer = RunWriter::create_in(&options.out, &meta, options.shared)?;
-        target.start(&options.selector)?;
-        target.tell(&mut loaded);
         let without = without_tx_stamps;
         Ok(Prepared {
             options,
@@ -147,7 +151,6 @@ impl<'a> Prepared<'a> {
             hooks,
             loaded,
             buffers,
-            writer,
             meta,
             tx_stamps,
             without_tx_stamps: without,
@@ -158,6 +161,18 @@ impl<'a> Prepared<'a> {
             sample_clock,
             reader,
         })
+    }
+
+    /// The run of the recording. An earlier one in the directory is deleted only now, when nothing but the command itself can still fail.
+    pub(super) fn writer(&self) -> Result<RunWriter, Error> {
+        Ok(RunWriter::create_in(&self.options.out, &self.meta, self.options.shared)?)
+    }
+
+    /// Starts the command, if the target is one, and tells the programs whom to look at.
+    pub(super) fn start_target(&mut self) -> Result<(), Error> {
+        self.target.start(&self.options.selector)?;
+        self.target.tell(&mut self.loaded);
+        Ok(())
     }
 }
 

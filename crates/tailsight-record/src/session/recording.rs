@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
-use tailsight_trace::meta;
 use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
+use tailsight_trace::{RunWriter, meta};
 
 use super::drain::{Counts, Drain, counts, fill};
 use super::options::{Contents, Progress, SampleRate, SlowTime};
@@ -87,6 +87,7 @@ struct Last {
 /// A recording that runs.
 pub(super) struct Recording<'a> {
     pub(super) ready: Prepared<'a>,
+    pub(super) writer: RunWriter,
     pub(super) early: EarlyTables,
     pub(super) drain: Drain,
     pub(super) tx: Option<NicTx>,
@@ -109,7 +110,7 @@ pub(super) struct Recording<'a> {
 
 impl<'a> Recording<'a> {
     /// Switches the probes on.
-    pub(super) fn start(mut ready: Prepared<'a>) -> Recording<'a> {
+    pub(super) fn start(mut ready: Prepared<'a>, writer: RunWriter) -> Recording<'a> {
         if ready.target.child.is_none() {
             std::thread::sleep(SETTLE);
             let Prepared { target, loaded, .. } = &mut ready;
@@ -126,7 +127,7 @@ impl<'a> Recording<'a> {
             Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), ..Default::default() });
         // What is needed to read the events of a recording that is killed or that fills the disk.
         let mut early = EarlyTables::new(snapshot);
-        let failed = early.sockets(&ready.writer).err().map(Error::from);
+        let failed = early.sockets(&writer).err().map(Error::from);
         drop(work);
         let sees_all = ready.hooks.iter().any(|hook| hook.program == Some(disk::ANY_FILE_SYSTEM));
         ready.meta.unseen_syncs = if sees_all { vec![] } else { file_systems::unseen(&ready.target.pids) };
@@ -145,13 +146,14 @@ impl<'a> Recording<'a> {
         ready.loaded.set_recording(true);
         ready.loaded.tell_current(ready.cpus);
         let mut drain = Drain::new(ready.meta.start_ns);
-        let Prepared { target, writer, meta, .. } = &mut ready;
-        let written = early.write(writer, meta, &target.pids, &target.ports, &drain.collector.tasks);
+        let Prepared { target, meta, .. } = &mut ready;
+        let written = early.write(&writer, meta, &target.pids, &target.ports, &drain.collector.tasks);
         drain.failed = failed.or(written.err().map(Error::from));
         let now = Instant::now();
         let last = Last { look: now, alive: now, scan: now, clock: now, drain: now, fill: (now, 0) };
         Recording {
             ready,
+            writer,
             early,
             drain,
             tx,
@@ -299,12 +301,12 @@ impl<'a> Recording<'a> {
         if urgent || (long && (fullest >= DRAIN_EVENTS || now - self.last.drain > Duration::from_secs(1))) {
             let most = if urgent { u64::MAX } else { DRAIN_EVENTS };
             let ends_ns = self.ends_ns();
-            let Prepared { loaded, buffers, writer, background, .. } = &mut self.ready;
+            let Prepared { loaded, buffers, background, .. } = &mut self.ready;
             let work = (!urgent).then(|| background.work(HURRY));
             if urgent {
                 background.as_usual();
             }
-            self.drain.drain(loaded, buffers, writer, ends_ns, most);
+            self.drain.drain(loaded, buffers, &mut self.writer, ends_ns, most);
             drop(work);
             self.nearly_full += u64::from(urgent);
             self.drain.drains += 1;
@@ -340,12 +342,14 @@ impl<'a> Recording<'a> {
         }
         self.last.scan = now;
         let long = self.is_long();
-        let Prepared { options, target, loaded, writer, meta, background, .. } = &mut self.ready;
+        let Prepared { options, target, loaded, meta, background, .. } = &mut self.ready;
         let _work = background.work(HURRY);
         target.look_again(options, away);
         background.avoid(&target.pids, &cores_of(&target.pids));
         target.tell(loaded);
-        if long && let Err(e) = self.early.write(writer, meta, &target.pids, &target.ports, &self.drain.collector.tasks)
+        if long
+            && let Err(e) =
+                self.early.write(&self.writer, meta, &target.pids, &target.ports, &self.drain.collector.tasks)
         {
             self.drain.failed = Some(e.into());
         }

@@ -253,7 +253,7 @@ impl Sampling {
         // Libraries that were loaded and processes that were born since.
         followed.iter().for_each(|&pid| self.stacks.look_at(pid));
         self.unwind();
-        let routines = self.routines.finish(&mut self.stacks, (start_ns, self.end_ns));
+        let routines = self.routines.rows(&mut self.stacks, (start_ns, self.end_ns));
         let mut tables = self.stacks.finish();
         tables.samples.rows.retain(|row| row.ts_ns >= start_ns);
         let mut said = self.said;

@@ -32,7 +32,8 @@ pub use message::message_of;
 pub use more::more;
 pub use record::record_summary;
 pub use rules::rules;
-use text::{clean, paint, wrap};
+pub use text::wrap;
+use text::{clean, paint};
 
 /// The appearance of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +206,7 @@ const MANY: f64 = 2.0;
 const MOST_OF_IT: f64 = 0.5;
 
 /// The diagnosis in one sentence; also the page's headline.
-pub(crate) fn verdict(d: &Diagnosis) -> String {
+pub fn verdict(d: &Diagnosis) -> String {
     if let Some(why) = &d.not_available {
         return clean(why);
     }
@@ -257,7 +258,7 @@ fn waited_behind(d: &Diagnosis) -> Option<(f64, String)> {
 }
 
 /// The largest cause that has a name.
-pub(crate) fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Cause> {
+pub fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Cause> {
     d.causes.iter().find(|c| causes::is_named(c) && c.share > 0.0)
 }
 

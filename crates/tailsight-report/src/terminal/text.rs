@@ -46,7 +46,7 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
 
 /// The text broken at spaces into lines of at most `columns`; lines after the first start with `indent`, which does
 /// not count. What stands between back quotes is a command and is never broken.
-pub(super) fn wrap(text: &str, columns: usize, indent: &str) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize, indent: &str) -> Vec<String> {
     let text = clean(text);
     let mut words: Vec<String> = Vec::new();
     let mut quoted = false;

@@ -86,6 +86,6 @@ mod tests {
     fn fish_is_told_the_values_of_positional_arguments() {
         let text = script(Shell::Fish).unwrap();
         assert!(text.contains("using_subcommand completions\" -f -a \"bash "), "{text}");
-        assert!(text.contains("using_subcommand schema\" -f -a \"doctor record diagnose"), "{text}");
+        assert!(text.contains("using_subcommand schema\" -f -a \"doctor record watch diagnose"), "{text}");
     }
 }

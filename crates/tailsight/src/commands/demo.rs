@@ -75,6 +75,7 @@ pub fn run(args: &Demo) -> anyhow::Result<Exit> {
         payload: None,
         tx_stamps: tailsight_record::TxStamps::Off,
         traces: tailsight_record::Traces::default(),
+        watches: false,
         samples: tailsight_record::SampleRate::Usual,
         // This process goes on after the recording.
         tasks: true,

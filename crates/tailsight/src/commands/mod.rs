@@ -17,6 +17,7 @@ pub mod show;
 pub mod symbolise;
 pub mod usage;
 pub mod view;
+pub mod watch;
 
 #[cfg(not(feature = "export"))]
 pub use absent as export;

@@ -1,6 +1,5 @@
 //! `tailsight record`: records a running server into a run directory.
 
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use tailsight_diagnose::cohorts::focus::widened;
@@ -29,13 +28,13 @@ pub fn run(args: &Record) -> anyhow::Result<Exit> {
     match args.source.as_str() {
         "intel-pt" => intel_pt::record(args, |args, out| record(args, out, false)),
         // A command would be started in that session, and give way, too.
-        _ if !args.command.is_empty() => record(args, &args.out, false),
+        _ if !args.target.command.is_empty() => record(args, &args.out, false),
         _ => record(args, &args.out, session::of_its_own()?),
     }
 }
 
 fn record(args: &Record, out: &std::path::Path, own_session: bool) -> anyhow::Result<Exit> {
-    let selector = selector(args);
+    let selector = args.target.selector();
     let until_end = matches!(selector, Selector::Command(_));
     let slow_samples = if args.sample == SampleRate::Off { 0 } else { UNTIL.slow_samples };
     let until = (args.duration.is_none() && !until_end).then_some(Until { slow_samples, ..UNTIL });
@@ -54,6 +53,7 @@ fn record(args: &Record, out: &std::path::Path, own_session: bool) -> anyhow::Re
         confine: true,
         own_session,
         traces: Traces { asked: asked(args), most_per_second: args.function_limit },
+        watches: false,
         version: env!("CARGO_PKG_VERSION").into(),
     };
     let stop = stop::of_recording();
@@ -128,23 +128,6 @@ fn payload(args: &Record) -> Option<Payload> {
 fn asked(args: &Record) -> Vec<Asked> {
     let kernel = args.kernel_function.iter().cloned().map(Asked::Kernel);
     args.uprobe.iter().chain(&args.usdt).cloned().chain(kernel).collect()
-}
-
-fn selector(args: &Record) -> Selector {
-    if let Some(pid) = args.pid {
-        Selector::Pid(pid)
-    } else if let Some(comm) = &args.comm {
-        Selector::Comm(match comm.to_str() {
-            Some(text) => text.to_owned(),
-            None => tailsight_units::name::from_bytes(comm.as_bytes()),
-        })
-    } else if let Some(path) = &args.cgroup {
-        Selector::Cgroup(path.clone())
-    } else if let Some(port) = args.port {
-        Selector::Port(port)
-    } else {
-        Selector::Command(args.command.clone())
-    }
 }
 
 #[cfg(test)]

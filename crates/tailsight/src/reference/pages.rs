@@ -103,6 +103,36 @@ pub const PAGES: &[Page] = &[
         environment: &[COLOR, COLUMNS, ("TAILSIGHT_LIBBPF_LOG", "set: what libbpf logs goes to standard error")],
     },
     Page {
+        name: "watch",
+        usage: &[
+            "[OPTIONS] --pid PID",
+            "[OPTIONS] --comm NAME",
+            "[OPTIONS] --cgroup PATH",
+            "[OPTIONS] --port PORT",
+            "[OPTIONS] -- <CMD>...",
+            "--status [-o DIR]",
+        ],
+        notes: &[
+            "Needs root or the capabilities that docs/privileges.md lists. docs/watch.md says what is counted, and what a capture holds.",
+        ],
+        examples: &[
+            ("", "sudo tailsight watch --comm nginx --when 'total > 20ms'"),
+            (
+                "the slowest message in a thousand, every ten minutes",
+                "sudo tailsight watch -p 1234 --when p99.9 --every 10m",
+            ),
+            ("", "sudo tailsight watch --port 6379 --when 'receive > 1ms, service > 5ms'"),
+            ("with metrics for Prometheus", "sudo tailsight watch --comm nginx --listen 127.0.0.1:9464"),
+            ("what was captured", "tailsight watch --status"),
+        ],
+        exits: &[(0, "it ended: by a signal, by an option, or because the target is gone"), FAILED, USAGE],
+        files: &[
+            ("DIR/capture-TIME/", "a run each, with its diagnosis.json; the oldest are deleted to make room"),
+            ("DIR/captures.jsonl", "what each capture showed, a line each, for ever"),
+        ],
+        environment: &[COLOR, COLUMNS],
+    },
+    Page {
         name: "diagnose",
         usage: &["[OPTIONS] <RUN>"],
         notes: &[],

@@ -34,3 +34,4 @@ mod tokio_live;
 mod torture;
 mod view_pages;
 mod waits_live;
+mod watch_live;

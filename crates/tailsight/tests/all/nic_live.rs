@@ -70,6 +70,7 @@ fn transmit_stamps_come_by_the_kernel_s_callbacks() {
         payload: None,
         tx_stamps: TxStamps::Driver,
         traces: tailsight_record::Traces::default(),
+        watches: false,
         samples: tailsight_record::SampleRate::Usual,
         tasks: false,
         confine: false,

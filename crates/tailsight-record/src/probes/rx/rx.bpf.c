@@ -48,7 +48,9 @@ int HOOK(napi_gro_receive_entry, struct sk_buff *skb)
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !is_target_packet(&p, skb->dev) || !carries_data(&p))
 		return 0;
-	emit(packet_as(TS_RX_NAPI, &p, 0, skb->dev->ifindex));
+	__u64 ts = emit(packet_as(TS_RX_NAPI, &p, 0, skb->dev->ifindex));
+	if (p.payload)
+		watch_arrival(&p.flow, ts);
 	emit_hardware_time(skb);
 	return 0;
 }
@@ -59,7 +61,9 @@ int HOOK(netif_rx_entry, struct sk_buff *skb)
 	struct packet p;
 	if (!parse_incoming(skb, &p) || !is_target_packet(&p, skb->dev) || !carries_data(&p))
 		return 0;
-	emit(packet_as(TS_RX_BACKLOG, &p, 0, skb->dev->ifindex));
+	__u64 ts = emit(packet_as(TS_RX_BACKLOG, &p, 0, skb->dev->ifindex));
+	if (p.payload)
+		watch_arrival(&p.flow, ts);
 	emit_hardware_time(skb);
 	return 0;
 }
@@ -127,7 +131,9 @@ int HOOK(netif_receive_skb, struct sk_buff *skb)
 	if (!parse_incoming(skb, &p) || !carries_data(&p))
 		return 0;
 	if (is_target_packet(&p, skb->dev)) {
-		emit(packet_as(TS_RX_STACK, &p, content_of(skb, &p), skb->dev->ifindex));
+		__u64 ts = emit(packet_as(TS_RX_STACK, &p, content_of(skb, &p), skb->dev->ifindex));
+		if (p.payload)
+			watch_arrival(&p.flow, ts);
 		emit_hardware_time(skb);
 		emit_payload(skb, 0, &p, false);
 	} else if (!is_target_port(p.flow.ports & 0xffff)) {

@@ -287,6 +287,20 @@ impl Ring {
         }
     }
 
+    /// Moves what is in the ring out of it, each sample as it came.
+    pub fn records(&self) -> Vec<Record> {
+        self.take();
+        let bytes = std::mem::take(&mut *self.taken.borrow_mut());
+        let mut rest = bytes.as_slice();
+        let mut records = vec![];
+        while let Some(n) = taken_of(rest) {
+            let (sample, after) = rest.split_at(n);
+            records.push(Record(sample.into()));
+            rest = after;
+        }
+        records
+    }
+
     /// The samples that wait in memory, without their stacks.
     pub fn waiting(&self) -> Vec<SampleRow> {
         let bytes = self.taken.borrow();
@@ -298,6 +312,32 @@ impl Ring {
             rest = after;
         }
         out
+    }
+}
+
+/// A sample as it came from the ring.
+#[derive(Clone, Debug)]
+pub struct Record(Box<[u8]>);
+
+impl Record {
+    /// When, on which core, whose.
+    pub fn row(&self) -> SampleRow {
+        row(&self.0)
+    }
+
+    /// Of a sleep the number of its place.
+    pub fn place(&self) -> u32 {
+        u32::from_ne_bytes(word(&self.0, 64))
+    }
+
+    /// The functions of Python that its thread was in, innermost first.
+    pub fn called(&self) -> Vec<Called> {
+        called(&self.0)
+    }
+
+    /// With its registers and its stack.
+    pub fn raw(&self) -> Raw {
+        parse(&self.0)
     }
 }
 

@@ -81,11 +81,13 @@ static __always_inline int received(struct sock *sk, int ret, int flags)
 	if (!own)
 		add_client_port(sk->__sk_common.skc_num);
 	note_routine(who, &flow, own ? ROUTINE_TAKES : ROUTINE_ASKS);
-	emit_of(who, ts_pack_recv(own ? TS_RECV : TS_PEER_RECV,
-				  (struct ts_fields_recv){ .flow = flow_with(&flow, 0),
-							   .copied_seq = position_of(sk, COPIED),
-							   .bytes = ret,
-							   .cookie = cookie_of(sk) }));
+	__u64 ts = emit_of(who, ts_pack_recv(own ? TS_RECV : TS_PEER_RECV,
+					     (struct ts_fields_recv){ .flow = flow_with(&flow, 0),
+								      .copied_seq = position_of(sk, COPIED),
+								      .bytes = ret,
+								      .cookie = cookie_of(sk) }));
+	if (own)
+		watch_receive(&flow, ts);
 	return 0;
 }
 
@@ -133,7 +135,8 @@ static __always_inline int send_begins(const struct sock *sk)
 	if (!who || !sends_on(sk, &flow))
 		return 0;
 	note_routine(who, &flow, flow.flags & TS_FLOW_CLIENT ? ROUTINE_ASKS : ROUTINE_ANSWERS);
-	emit_of(who, ts_send_begin(.flow = flow_with(&flow, 0), .write_seq = position_of(sk, WRITTEN)));
+	__u64 ts = emit_of(who, ts_send_begin(.flow = flow_with(&flow, 0), .write_seq = position_of(sk, WRITTEN)));
+	watch_reply(&flow, ts);
 	return 0;
 }
 
@@ -206,8 +209,10 @@ static __always_inline int sent(struct sock *sk, int ret)
 	__u64 who;
 	if (ret <= 0 || !(who = target_here()) || !sends_on(sk, &flow))
 		return 0;
-	emit_of(who, ts_send(.flow = flow_with(&flow, state_of(sk)), .write_seq = position_of(sk, WRITTEN), .bytes = ret,
-			     .cookie = cookie_of(sk)));
+	__u64 ts = emit_of(who, ts_send(.flow = flow_with(&flow, state_of(sk)), .write_seq = position_of(sk, WRITTEN),
+					.bytes = ret, .cookie = cookie_of(sk)));
+	/* Where its begin was not seen. */
+	watch_reply(&flow, ts);
 	return 0;
 }
 

@@ -1,4 +1,5 @@
-//! How much CPU time looks at tasks may take: a hundredth of a core over a second, whenever in it.
+//! How much CPU time looks at tasks may take: a hundredth of a core over a second, whenever in it; where a server is watched for long, half of
+//! that.
 //!
 //! In: what each look took, and when. Out: how long until the next one. What is not taken is saved, up to [`MOST_SAVED`]: messages wait
 //! seldom, and while one does every look counts.
@@ -7,16 +8,24 @@ use std::time::{Duration, Instant};
 
 /// The time between two looks at the least.
 pub(super) const EVERY: Duration = Duration::from_millis(2);
+/// While a server is watched: each look wakes the recorder.
+const WATCHED_EVERY: Duration = Duration::from_millis(8);
 /// The time between two looks at most.
 const MOST_APART: Duration = Duration::from_millis(100);
-/// A look may take this part of the recorder's core: one that took 20 us is paid for by 2 ms.
+/// Looks may take this part of the recorder's core: one that took 20 us is paid for by 2 ms.
 const SHARE_OF_CORE: u32 = 100;
+/// And this one while a server is watched.
+const WATCHED_SHARE: u32 = 200;
 /// What is saved at most: that of a second.
 const MOST_SAVED: Duration = Duration::from_millis(10);
 
 /// CPU time that looks may take.
 #[derive(Debug)]
 pub(super) struct Allowance {
+    /// A look is paid for by so many times the time that it took.
+    share: u32,
+    /// The time between two looks at the least.
+    pub(super) every: Duration,
     saved: Duration,
     /// What was taken too early.
     debt: Duration,
@@ -26,20 +35,25 @@ pub(super) struct Allowance {
 
 impl Default for Allowance {
     fn default() -> Allowance {
-        Allowance { saved: MOST_SAVED, debt: Duration::ZERO, at: None }
+        Allowance { share: SHARE_OF_CORE, every: EVERY, saved: MOST_SAVED, debt: Duration::ZERO, at: None }
     }
 }
 
 impl Allowance {
+    /// While a server is watched.
+    pub(super) fn watched() -> Allowance {
+        Allowance { share: WATCHED_SHARE, every: WATCHED_EVERY, ..Allowance::default() }
+    }
+
     /// A look took so much CPU time and ended at `now`. How long until the next one.
     pub(super) fn take(&mut self, took: Duration, now: Instant) -> Duration {
-        let earned = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at)) / SHARE_OF_CORE;
+        let earned = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at)) / self.share;
         let (has, owes) = (self.saved + earned, self.debt + took);
         self.saved = has.saturating_sub(owes).min(MOST_SAVED);
         // One that took longer than others, because names were read for the first time, does not keep the next ones away.
-        self.debt = owes.saturating_sub(has).min(MOST_APART / SHARE_OF_CORE);
+        self.debt = owes.saturating_sub(has).min(MOST_APART / self.share);
         self.at = Some(now);
-        (self.debt * SHARE_OF_CORE).max(EVERY)
+        (self.debt * self.share).max(self.every)
     }
 }
 

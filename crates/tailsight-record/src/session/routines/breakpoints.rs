@@ -140,6 +140,16 @@ impl TaskPlan {
         if self.places.is_empty() { self.notes } else { self.programs.iter().map(late).collect() }
     }
 
+    /// Why tasks that only breakpoints tell are not followed, where none are set.
+    pub(crate) fn needs_breakpoints(self) -> Vec<String> {
+        if self.places.is_empty() || !self.runtimes.contains(TOKIO) {
+            return vec![];
+        }
+        vec![format!(
+            "tasks of {TOKIO} are not followed while a server is watched, for that takes breakpoints; record follows them"
+        )]
+    }
+
     /// Whether there is nothing to set.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()

@@ -24,7 +24,7 @@ use tailsight_trace::meta;
 use tailsight_trace::routines::{NO_MESSAGE, RoutineRow, State};
 use tailsight_trace::samples::SampleRow;
 
-use self::allowance::{Allowance, EVERY};
+use self::allowance::Allowance;
 use self::breakpoints::{ProgramFile, TaskPlan};
 use self::memory::OfProcess;
 use crate::clocks;
@@ -85,6 +85,8 @@ struct Steady {
 #[derive(Default)]
 pub(super) struct Routines {
     is_off: bool,
+    /// None are set, in no program.
+    has_no_breakpoints: bool,
     /// The programs that were looked into for breakpoints.
     programs: BTreeSet<ProgramFile>,
     /// Processes that were asked for.
@@ -114,6 +116,11 @@ impl Routines {
     /// `programs`: those that were looked into for breakpoints.
     pub(super) fn new(programs: BTreeSet<ProgramFile>) -> Routines {
         Routines { programs, ..Routines::default() }
+    }
+
+    /// While a server is watched: without breakpoints, so that tasks that only these tell are not followed, and with fewer looks.
+    pub(super) fn watched() -> Routines {
+        Routines { has_no_breakpoints: true, allowance: Allowance::watched(), ..Routines::default() }
     }
 
     /// That looks at nothing.
@@ -157,8 +164,9 @@ impl Routines {
         if let Some(program) = stacks.program_of(pid)
             && self.programs.insert(program)
         {
-            let late = TaskPlan::new(&[pid], None, stacks.reader()).too_late();
-            late.into_iter().for_each(|why| self.note(why));
+            let plan = TaskPlan::new(&[pid], None, stacks.reader());
+            let not_followed = if self.has_no_breakpoints { plan.needs_breakpoints() } else { plan.too_late() };
+            not_followed.into_iter().for_each(|why| self.note(why));
         }
     }
 
@@ -339,7 +347,7 @@ impl Routines {
         self.said.left_out += snapshot.left_out as u64;
         self.said.torn += snapshot.torn as u64;
         let ts_ns = clocks::monotonic_ns();
-        let latest_ns = (2 * self.apart.max(EVERY)).as_nanos() as u64;
+        let latest_ns = (2 * self.apart.max(self.allowance.every)).as_nanos() as u64;
         let mut over: Vec<Steady> = vec![];
         for task in snapshot.tasks {
             let stack = match self.stack_of.get(&(pid, task.places.clone())) {
@@ -396,8 +404,8 @@ impl Routines {
     }
 
     /// The looks between two times, with the numbers of their stacks, and what run.json says of them; none where no runtime is known.
-    pub(super) fn finish(
-        mut self,
+    pub(super) fn rows(
+        &mut self,
         stacks: &mut Stacks,
         (start_ns, end_ns): (u64, u64),
     ) -> Option<(meta::Routines, Vec<RoutineRow>)> {
@@ -405,17 +413,41 @@ impl Routines {
             return None;
         }
         self.unwind_all(stacks);
-        let last: Vec<Steady> = self.steady.drain().map(|(_, steady)| steady).collect();
-        last.into_iter().for_each(|steady| self.keep(steady));
-        self.looks.sort_by_key(|look| look.row.ts_ns);
+        let last = self.steady.values().filter(|steady| !steady.is_kept);
+        let last: Vec<Look> = last.map(|steady| Look { row: steady.last, unwound: None }).collect();
         let row = |look: &Look| {
             let unwound = look.unwound.and_then(|at| self.unwound.get(at));
             RoutineRow { stack: unwound.map_or(look.row.stack, |number| number + 1), ..look.row }
         };
         let within = |look: &&Look| (start_ns..=end_ns).contains(&look.row.ts_ns);
-        let rows: Vec<RoutineRow> = self.looks.iter().filter(within).map(row).collect();
-        self.said.looks = rows.len() as u64;
-        Some((self.said, rows))
+        let mut rows: Vec<RoutineRow> = self.looks.iter().chain(&last).filter(within).map(row).collect();
+        rows.sort_by_key(|row| row.ts_ns);
+        Some((meta::Routines { looks: rows.len() as u64, ..self.said.clone() }, rows))
+    }
+
+    /// Forgets what was seen before a time, with the stacks that nothing later refers to.
+    pub(super) fn forget(&mut self, until_ns: u64) {
+        self.looks.retain(|look| look.row.ts_ns >= until_ns);
+        let used: BTreeSet<usize> = self.looks.iter().filter_map(|look| look.unwound).collect();
+        let place_of: FxHashMap<usize, usize> = used.iter().enumerate().map(|(to, &from)| (from, to)).collect();
+        self.last_of.retain(|_, (_, _, stack)| match place_of.get(stack) {
+            Some(&to) => {
+                *stack = to;
+                true
+            }
+            None => false,
+        });
+        self.looks
+            .iter_mut()
+            .for_each(|look| look.unwound = look.unwound.and_then(|from| place_of.get(&from).copied()));
+        // Those that wait come behind the others, before and after.
+        let is_used = |at: &usize| used.contains(at);
+        let unwound = self.unwound.len();
+        let mut at = 0..;
+        self.unwound.retain(|_| at.next().as_ref().is_some_and(is_used));
+        let mut at = unwound..;
+        self.waiting.retain(|_| at.next().as_ref().is_some_and(is_used));
+        self.waiting_bytes = self.waiting.iter().map(|raw| raw.bytes.len()).sum();
     }
 }
 

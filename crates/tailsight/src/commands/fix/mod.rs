@@ -417,20 +417,7 @@ fn status(as_json: bool) -> anyhow::Result<Exit> {
 /// The wall clock in words, for the reader of the state file.
 fn now() -> String {
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    utc(seconds)
-}
-
-/// Seconds since 1970 as a date (the civil calendar, days counted from the first of March of year 0).
-fn utc(seconds: u64) -> String {
-    let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (date, month_of_year) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month_of_year <= 2);
-    let (h, m, s) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month_of_year:02}-{date:02} {h:02}:{m:02}:{s:02} UTC")
+    tailsight_units::format::utc(seconds)
 }
 
 /// Without what could move the cursor: a task may be called anything.
@@ -450,12 +437,5 @@ mod tests {
         );
         assert!(below_floor((2, 3)).starts_with("Left out: 2 fixes and 3 lines by hand, against"));
         assert!(below_floor((0, 1)).starts_with("Left out: 1 line by hand, against"));
-    }
-
-    #[test]
-    fn dates() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(951_827_696), "2000-02-29 12:34:56 UTC");
-        assert_eq!(utc(1_767_225_599), "2025-12-31 23:59:59 UTC");
     }
 }

@@ -1,0 +1,199 @@
+//! `watch` beside real servers: a message that is slow becomes a run, the numbers of the kernel's programs are those of the run, and the first
+//! cause is right.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tailsight_lifetime::{Analysis, Leg};
+use tailsight_testbed::load::{Proto, Workload};
+use tailsight_testbed::server::{MemcachedOpts, Server};
+use tailsight_trace::Run;
+
+use crate::schemas::holds;
+use crate::support::{Live, address, check_run, run, shown, tailsight, wait_for};
+
+const PORT: u16 = 21340;
+/// Nothing of the machine itself holds a message up for so long, but where it is very busy.
+const LIMIT_MS: u64 = 60;
+/// How long the server is stopped.
+const STOP: Duration = Duration::from_millis(150);
+
+fn memcached(live: &Live) -> Server {
+    Server::memcached(&live.pair.server, MemcachedOpts { port: PORT, ..Default::default() }).unwrap()
+}
+
+/// A watcher and the lines that it has printed.
+struct Watcher {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Watcher {
+    /// Starts one, and waits until it watches.
+    fn start(args: &[&str]) -> Watcher {
+        let mut child = tailsight(&[&["watch", "--json"], args].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap();
+        let started: Value = serde_json::from_str(&first).unwrap_or_else(|e| panic!("{e}: {first:?}"));
+        assert_eq!((started["event"].as_str(), started["schema"].as_u64()), (Some("started"), Some(1)));
+        Watcher { child, lines }
+    }
+
+    /// Ends it by a signal; the lines that it has printed since its start.
+    fn end(mut self) -> Vec<Value> {
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGINT).unwrap();
+        self.rest()
+    }
+
+    fn rest(&mut self) -> Vec<Value> {
+        let mut rest = String::new();
+        self.lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        let lines: Vec<Value> = rest.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        lines.iter().for_each(|line| holds("watch", line));
+        lines
+    }
+}
+
+fn signal(server: &Server, signal: Signal) {
+    kill(Pid::from_raw(server.pid().cast_signed()), signal).unwrap();
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
+}
+
+/// The message of a capture's run that has the latencies which the kernel's programs told, to the nanosecond.
+fn told_message(capture: &Value) -> Option<usize> {
+    let mut run = Run::open(Path::new(capture["run"].as_str().unwrap())).unwrap();
+    let told = run.meta.capture.clone().unwrap();
+    assert_eq!((told.total_ns, told.receive_ns), (capture["total_ns"].as_u64(), capture["receive_ns"].as_u64()));
+    assert!(run.partial.is_empty() && run.meta.lost() == 0, "{:?}", run.partial);
+    let analysis = Analysis::of(&mut run).unwrap();
+    let is_told = |m: &&tailsight_lifetime::Message| {
+        (m.latency(Leg::Receive), m.latency(Leg::Service)) == (told.receive_ns, told.service_ns)
+    };
+    analysis.lifetimes.messages.iter().position(|m| is_told(&m))
+}
+
+#[test]
+fn a_server_that_is_stopped_is_captured_each_time_with_its_cause() {
+    let Some(live) = Live::new("a_server_that_is_stopped_is_captured_each_time_with_its_cause") else { return };
+    let server = memcached(&live);
+    let out = live.path("watch");
+    let (pid, when) = (server.pid().to_string(), format!("total > {LIMIT_MS}ms"));
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(2_000.0);
+    let ((stops, lines), _) = live.under_load(&[load], || {
+        let watcher = Watcher::start(&["-p", &pid, "--when", &when, "-o", &out, "--every", "10ms", "--keep", "2s"]);
+        std::thread::sleep(Duration::from_millis(1_500));
+        let mut stops = vec![];
+        for _ in 0..3 {
+            let begin = now_ns();
+            signal(&server, Signal::SIGSTOP);
+            std::thread::sleep(STOP);
+            signal(&server, Signal::SIGCONT);
+            stops.push((begin, now_ns()));
+            std::thread::sleep(Duration::from_millis(2_500));
+        }
+        (stops, watcher.end())
+    });
+    let captures: Vec<&Value> = lines.iter().filter(|line| line["event"] == "capture").collect();
+    for (begin, end) in stops {
+        // Replied to right behind the stop; a watcher that had made another capture just then has it in that one, or missed it.
+        let of_stop = |capture: &&&Value| {
+            let at = capture["unix_ns"].as_u64().unwrap();
+            at > begin && at < end + 100_000_000
+        };
+        let Some(capture) = captures.iter().find(of_stop) else {
+            panic!("no capture of {begin}..{end}: {captures:#?}")
+        };
+        let total_ms = capture["total_ns"].as_u64().unwrap() / 1_000_000;
+        assert!((LIMIT_MS..=(end - begin) / 1_000_000 + 100).contains(&total_ms), "{capture:#}");
+        // Where it was stopped while it served one, the others waited for that.
+        let first = &capture["causes"][0];
+        assert!(first["category"] == "stopped" || first["root"] == "stopped", "{capture:#}");
+        assert!(first["share"].as_f64().unwrap() > 0.5, "{capture:#}");
+        let path = capture["run"].as_str().unwrap();
+        assert!(check_run(Path::new(path)).0 > 500, "{capture:#}");
+        assert!(told_message(capture).is_some(), "no message has these latencies: {capture:#}");
+        assert!(Path::new(path).join("diagnosis.json").exists());
+    }
+    let ended = lines.last().unwrap();
+    assert_eq!(ended["event"], "ended");
+    assert!(ended["messages"].as_u64().unwrap() > 5_000, "{ended:#}");
+    let output = run(&["watch", "--status", "-o", &out]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("stopped"), "{}", shown(&output));
+}
+
+/// A condition that no message meets captures nothing, and the folder is whole; the watcher ends with its target.
+#[test]
+fn nothing_is_captured_where_nothing_is_slow_and_the_watcher_ends_with_its_target() {
+    let Some(live) = Live::new("nothing_is_captured_where_nothing_is_slow_and_the_watcher_ends_with_its_target") else {
+        return;
+    };
+    let server = memcached(&live);
+    let out = live.path("watch");
+    let pid = server.pid().to_string();
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(1_000.0);
+    let (mut watcher, _) = live.under_load(&[load], || {
+        let watcher = Watcher::start(&["-p", &pid, "--when", "total > 100s", "-o", &out]);
+        let second = tailsight(&["watch", "-p", &pid, "-o", &out]).output().unwrap();
+        assert!(second.status.code() == Some(1) && shown(&second).contains("another tailsight"), "{}", shown(&second));
+        std::thread::sleep(Duration::from_secs(2));
+        watcher
+    });
+    drop(server);
+    let lines = watcher.rest();
+    let [ended] = lines.as_slice() else { panic!("{lines:#?}") };
+    assert!(ended["why"].as_str().unwrap().contains("exited"), "{ended:#}");
+    assert_eq!((ended["captures"].as_u64(), ended["slow"].as_u64()), (Some(0), Some(0)));
+    assert!(ended["messages"].as_u64().unwrap() > 500, "{ended:#}");
+    assert_eq!(std::fs::read(Path::new(&out).join("captures.jsonl")).unwrap(), b"");
+}
+
+/// What a scraper reads while a server is watched.
+#[test]
+fn metrics_are_served_while_a_server_is_watched() {
+    let Some(live) = Live::new("metrics_are_served_while_a_server_is_watched") else { return };
+    let server = memcached(&live);
+    let (out, pid) = (live.path("watch"), server.pid().to_string());
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(1_000.0);
+    let address_of_metrics = "127.0.0.1:21341";
+    live.under_load(&[load], || {
+        let watcher =
+            Watcher::start(&["-p", &pid, "-o", &out, "--when", "total > 100s", "--listen", address_of_metrics]);
+        let get = |path: &str| {
+            let mut stream = TcpStream::connect(address_of_metrics).unwrap();
+            stream
+                .write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())
+                .unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            text
+        };
+        let messages = |text: &str| {
+            let line = text.lines().find(|line| {
+                line.starts_with("tailsight_message_latency_seconds_count{target=\"memcached\",leg=\"total\"}")
+            });
+            line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
+        };
+        let text = wait_for(|| Some(get("/metrics")).filter(|text| messages(text) > 100));
+        assert!(text.starts_with("HTTP/1.1 200") && text.contains("application/openmetrics-text"), "{text}");
+        assert!(text.trim_end().ends_with("# EOF"), "{text}");
+        assert!(get("/").starts_with("HTTP/1.1 404"));
+        let began = Instant::now();
+        watcher.end();
+        assert!(began.elapsed() < Duration::from_secs(60));
+    });
+}
