@@ -1,6 +1,6 @@
 #!/bin/sh
 # Does tailsight work on another kernel? Boots it in QEMU (emulated, no root, no network), records memcached under a few
-# hundred requests there, and checks that every message was matched.
+# hundred requests there, checks that every message was matched, and that watch makes a capture.
 #
 #   scripts/kernel.sh VMLINUZ [DIR]   VMLINUZ: a kernel image, as it lies in boot/ of a distribution's kernel package
 #                                     (dpkg -x linux-image-….deb there); memcached and loopback are all it must have.
@@ -52,26 +52,36 @@ recorder=$!
 # Loading the probes takes its time where every instruction is emulated.
 while [ ! -e /tmp/run/run.json ] && kill -0 $recorder 2>/dev/null; do usleep 100000; done
 sleep 1
-(
+# requests N
+requests() {
     i=0
-    while [ $i -lt 200 ]; do
+    while [ $i -lt $1 ]; do
         printf 'get a\r\n'
         i=$((i + 1))
         usleep 20000
     done
     printf 'quit\r\n'
-) | timeout 40 nc 127.0.0.1 11211 >/dev/null
+}
+requests 200 | timeout 40 nc 127.0.0.1 11211 >/dev/null
 wait $recorder
 echo "record ended with $?"
 cat /tmp/recorded
 tailsight diagnose /tmp/run --leg receive --focus p50..p100 --reference p0..p50
 echo "diagnose ended with $?"
+# Here every message takes longer than that.
+timeout 150 tailsight watch -p $server --when 'total > 1us' --captures 1 -o /tmp/watch >/tmp/watched 2>&1 &
+watcher=$!
+while ! grep -q '^watching' /tmp/watched && kill -0 $watcher 2>/dev/null; do usleep 100000; done
+requests 400 | timeout 60 nc 127.0.0.1 11211 >/dev/null
+wait $watcher
+echo "watch ended with $?"
+cat /tmp/watched
 poweroff -f
 END
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc) | gzip -1 >"$out/initramfs.gz"
 log=$out/console.log
-timeout 300 qemu-system-x86_64 -kernel "$kernel" -initrd "$out/initramfs.gz" -append "console=ttyS0 quiet panic=-1" \
+timeout 500 qemu-system-x86_64 -kernel "$kernel" -initrd "$out/initramfs.gz" -append "console=ttyS0 quiet panic=-1" \
     -nographic -no-reboot ${QEMU_CPU:--cpu max} -smp 2 -m 3000 </dev/null >"$log" 2>&1 || true
 rm -f "$out/initramfs.gz"
 
@@ -85,4 +95,6 @@ messages=$(printf '%s\n' "$plain" | sed -n 's/.*receive only: .* of \([0-9,]*\) 
 if [ "${matched:-0}" -lt 100 ] || [ "$matched" != "$messages" ]; then
     die "${matched:-no} of ${messages:-no} messages were matched; the console's log is $log"
 fi
-say "$matched of $messages messages matched; the console's log is $log"
+grep -q 'watch ended with 0' "$log" || die "watch failed; the console's log is $log"
+printf '%s\n' "$plain" | grep -q ', 1 captured$' || die "watch captured nothing; the console's log is $log"
+say "$matched of $messages messages matched, one captured; the console's log is $log"

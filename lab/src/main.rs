@@ -42,6 +42,8 @@ enum Command {
     Run(run::RunArgs),
     /// Scenarios with and without their fault: is what a diagnosis predicts without it what is measured? (root)
     WhatIf(run::what_if::WhatIfArgs),
+    /// Is what makes a server slow at random moments captured by `tailsight watch`, with the right cause? (root)
+    Watch(run::watch::WatchArgs),
     /// Diagnose a folder's recordings again: is the answer what it was, and is it right?
     Replay(replay::ReplayArgs),
     /// Cut recordings to short intervals with the same answer, without the names of others.
@@ -316,6 +318,7 @@ fn main() -> ExitCode {
         Command::Pt(args) => pt(&args),
         Command::PtVm(args) => pt_vm(&args),
         Command::ClockCheck(args) => clock_check::run(&args),
+        Command::Watch(args) => run::watch::run(&args),
         Command::Hostile(args) => hostile(&args),
         Command::Fault(args) => faults::run(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

@@ -17,6 +17,7 @@ mod stage;
 mod state;
 mod stop;
 pub(crate) mod table;
+pub mod watch;
 pub mod what_if;
 
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ pub(super) fn start(args: &ServeArgs, lock: &Arc<Mutex<u64>>, truth: Option<&Arc
 }
 
 /// Pins the thread; without, it runs on any core.
-fn pin(cpu: Option<usize>) {
+pub(super) fn pin(cpu: Option<usize>) {
     if let Some(cpu) = cpu {
         let _ = pin_thread(cpu);
     }

@@ -17,6 +17,7 @@ mod ideal;
 mod inside;
 mod null;
 mod service;
+mod spiky;
 mod synthetic;
 mod text_protocol;
 
@@ -53,6 +54,8 @@ pub enum Kind {
     Backend,
     /// A UDP socket that nobody reads.
     Sink,
+    /// Slow when it is told to be (`lab watch`).
+    Spiky,
 }
 
 impl Kind {
@@ -67,6 +70,7 @@ impl Kind {
             Self::Ideal => "ideal",
             Self::Backend => "backend",
             Self::Sink => "sink",
+            Self::Spiky => "spiky",
         }
     }
 }
@@ -156,6 +160,9 @@ pub struct ServeArgs {
     /// (kernels since 6.12; others take no notice).
     #[arg(long, value_parser = parse::duration)]
     pub slice: Option<Duration>,
+    /// The Unix socket on which it is told what to do (spiky).
+    #[arg(long, value_name = "FILE")]
+    pub orders: Option<PathBuf>,
     /// The truth log to write what was done to.
     #[arg(long, value_name = "FILE")]
     pub truth: Option<PathBuf>,
@@ -182,6 +189,15 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
         Kind::Ideal => ideal::start(args)?,
         Kind::Backend => backend::start(args.port, args.stall, truth)?,
         Kind::Sink => sink(args.port)?,
+        Kind::Spiky => {
+            let needed = || Error::Parse {
+                what: "server",
+                text: "spiky".into(),
+                expected: "with --orders, where it is told what to do",
+            };
+            let orders = args.orders.as_deref().ok_or_else(needed)?;
+            spiky::start(args.port, orders, args.inside_cpu)?
+        }
     };
     let mut out = std::io::stdout().lock();
     writeln!(out, "ready {port}").and_then(|()| out.flush()).map_err(|e| Error::io("write to stdout", e))?;

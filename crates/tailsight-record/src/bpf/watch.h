@@ -2,8 +2,9 @@
 /* What `watch` knows of each message while it is served: when it came, when it was received, and, at its reply, how long each took. A message
  * that took longer than a limit is told once (`slow_message`); latencies are counted by leg. Nothing of this is loaded by a plain recording.
  *
- * A message is that of its connection: from the first packet with data until a send call of the server on the same connection begins. The stamps
- * are those of the events, so that a capture has the same numbers. UDP has no connections and is not watched. */
+ * A message is that of its connection: from the first packet that the server had not received before until a send call of the server on the same
+ * connection begins. Packets that come meanwhile wait to be the next message. The stamps are those of the events, so that a capture has the same
+ * numbers. UDP has no connections and is not watched. */
 #pragma once
 
 const volatile __u32 watches = 0;
@@ -14,9 +15,9 @@ enum watched_leg { WATCHED_TOTAL, WATCHED_RECEIVE, WATCHED_SERVICE, WATCHED_LEGS
 #define OPEN_MESSAGES_LOG2 16
 struct open_message {
 	__u64 connection;
-	__u64 driver_ns; /* 0: its message was answered */
-	__u64 received_ns;
-	__u64 pad;
+	__u64 unread_ns;   /* when the first packet came that the server has not received yet; 0: there is none */
+	__u64 driver_ns;   /* when that came which it received and has not answered; 0: there is none */
+	__u64 received_ns; /* when it received that */
 };
 
 struct {
@@ -68,30 +69,34 @@ static __always_inline bool is_watched(const struct flow *flow, __u64 ts)
 	return watches && ts && !(flow->flags & TS_FLOW_UDP);
 }
 
-/* A packet with data came in. One that comes before the server received what is there belongs to that; a later one begins another message, as
- * what came before it may be a message that has no reply. Of requests that a client sends without waiting for replies some are so not counted. */
+/* A packet with data came in. */
 static __always_inline void watch_arrival(const struct flow *flow, __u64 ts)
 {
 	if (!is_watched(flow, ts))
 		return;
 	__u64 connection = connection_of(flow);
 	struct open_message *message = open_message_of(connection);
-	if (!message || (message->connection == connection && message->driver_ns && !message->received_ns))
+	if (!message || (message->connection == connection && message->unread_ns))
 		return;
-	message->connection = connection;
-	message->received_ns = 0;
-	message->driver_ns = ts;
+	if (message->connection != connection) {
+		message->connection = connection;
+		message->driver_ns = 0;
+	}
+	message->unread_ns = ts;
 }
 
-/* The server received from the connection. */
+/* The server received from the connection. What it received before without a reply is forgotten: it may be a message that has none. */
 static __always_inline void watch_receive(const struct flow *flow, __u64 ts)
 {
 	if (!is_watched(flow, ts))
 		return;
 	__u64 connection = connection_of(flow);
 	struct open_message *message = open_message_of(connection);
-	if (message && message->connection == connection && message->driver_ns && !message->received_ns)
-		message->received_ns = ts;
+	if (!message || message->connection != connection || !message->unread_ns)
+		return;
+	message->driver_ns = message->unread_ns;
+	message->received_ns = ts;
+	message->unread_ns = 0;
 }
 
 static __always_inline __u32 log2_of(__u64 v)

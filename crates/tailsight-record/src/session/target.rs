@@ -144,6 +144,19 @@ impl Target {
         }
     }
 
+    /// Forgets processes that have ended: their numbers may be given to others. Of all that the programs follow, children too.
+    pub(super) fn forget_ended(&mut self, loaded: &mut Loaded) {
+        self.pids.retain(|&pid| procfs::alive(pid));
+        let words = &mut loaded.probes.variables_mut().target_tgids;
+        for (at, word) in words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
+            let ended = |bit: &u32| *word >> bit & 1 == 1 && !procfs::alive(at as u32 * 64 + bit);
+            let mask = (0..64).filter(ended).fold(0u64, |mask, bit| mask | 1 << bit);
+            // The probes set bits of children at the same time, atomically, so this must be atomic too.
+            // SAFETY: an aligned word of the shared mapping.
+            unsafe { AtomicU64::from_ptr(word) }.fetch_and(!mask, Ordering::Relaxed);
+        }
+    }
+
     /// Adds processes that known ones started before the probes followed children: between the first look and the probes.
     pub(super) fn add_born(&mut self, loaded: &mut Loaded) {
         let me = std::process::id();

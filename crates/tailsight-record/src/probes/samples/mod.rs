@@ -38,14 +38,19 @@ fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {
     constants.sleep_places = u32::from(extras.samples.is_some());
     constants.sample_one_in = extras.samples.map_or(0, u32::from);
     if extras.samples.is_some() {
-        let sized = open.map("samples").set_max_entries(RING_BYTES);
+        let cores = libbpf_rs::num_possible_cpus().unwrap_or(1);
+        let sized = open.map("samples").set_max_entries(ring_bytes(cores));
         sized.map_err(|e| Error::bpf("sizing the ring of samples", e))?;
     }
     Ok(())
 }
 
-/// The ring for the samples of a tenth of a second, and more than that where the cores are few.
-pub const RING_BYTES: u32 = 16 << 20;
+/// The ring for the samples of a tenth of a second, and more than that where the cores are few. No larger: the kernel makes and maps it in system
+/// calls that a core without preemption cannot leave, 16 MB in 6 ms.
+fn ring_bytes(cores: usize) -> u32 {
+    const OF_CORE: usize = 2 << 20;
+    (cores.saturating_mul(OF_CORE)).clamp(4 << 20, 16 << 20).next_power_of_two() as u32
+}
 
 /// As in the C.
 const KERNEL_FRAMES: usize = 48;
@@ -325,6 +330,11 @@ impl Record {
         row(&self.0)
     }
 
+    /// How much memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.0.len()
+    }
+
     /// Of a sleep the number of its place.
     pub fn place(&self) -> u32 {
         u32::from_ne_bytes(word(&self.0, 64))
@@ -410,6 +420,17 @@ fn parse(sample: &[u8]) -> Raw {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ring_has_room_for_a_tenth_of_a_second_of_samples() {
+        let sizes = [1, 2, 3, 8, 64, 1024].map(|cores| ring_bytes(cores) >> 20);
+        assert_eq!(sizes, [4, 4, 8, 16, 16, 16]);
+        // At most 1,997 a second on a core, and 16,000 on all.
+        for cores in 1..=1024 {
+            let samples = (1_997 * cores).min(16_000) / 10;
+            assert!(ring_bytes(cores) as usize >= samples * WHOLE, "{cores}");
+        }
+    }
 
     /// Methods that a JVM compiled were no code: two of them that sleep by one function of it were one place.
     #[test]

@@ -15,11 +15,11 @@ use tailsight_trace::tables::ClockRow;
 use tailsight_watch::{LatencyCounts, Leg, Limits};
 
 use self::recent_samples::RecentSamples;
-use super::drain::fill;
+use super::drain::{fill, heads};
 use super::options::{Options, Progress};
 use super::prepare::{Prepared, cores_of};
 use crate::clocks;
-use crate::command::Command;
+use crate::command::{self, Command};
 use crate::cost::{self, ProgramCost};
 use crate::error::Error;
 use crate::file_systems;
@@ -37,6 +37,8 @@ const COST_WINDOW: Duration = Duration::from_millis(50);
 const ALIVE: Duration = Duration::from_millis(200);
 /// How often it looks for new processes and ports: reading /proc takes milliseconds of CPU time.
 const SCAN: Duration = Duration::from_secs(5);
+/// And while no process of the target is there.
+const SCAN_FOR_IT: Duration = Duration::from_secs(1);
 /// How often clocks are compared.
 const COMPARE: Duration = Duration::from_millis(200);
 /// Samples and comparisons of clocks are kept for so much longer than events are: a capture is made a little later.
@@ -88,6 +90,8 @@ pub struct Watch<'a> {
     without_costs: Option<String>,
     /// Events written while these were measured.
     measured_events: u64,
+    is_away: bool,
+    started: Instant,
     last: Last,
 }
 
@@ -144,6 +148,8 @@ impl<'a> Watch<'a> {
             costs: measured.unwrap_or_default(),
             without_costs,
             measured_events,
+            is_away: false,
+            started: now,
             last: Last { alive: now, scan: now, clock: now },
         })
     }
@@ -245,29 +251,44 @@ impl<'a> Watch<'a> {
         if let Some(status) = target.child.as_mut().and_then(Command::ended) {
             return Some(format!("the command ended ({status})"));
         }
-        let mut away = false;
         if now - self.last.alive >= ALIVE {
-            away = !target.pids.iter().any(|&pid| procfs::alive(pid));
-            if !away {
-                self.last.alive = now;
-            } else if now - self.last.alive >= self.ready.options.selector.may_be_away() {
+            self.last.alive = now;
+            self.is_away = !target.pids.iter().any(|&pid| procfs::alive(pid));
+            // A process has one life; a name, a port and a control group may have another process soon.
+            if self.is_away && self.ready.options.selector.may_be_away().is_zero() {
                 return Some("the target exited".into());
             }
         }
-        if away || now - self.last.scan >= SCAN {
+        if now - self.last.scan >= if self.is_away { SCAN_FOR_IT } else { SCAN } {
             self.last.scan = now;
             let Prepared { options, target, loaded, background, .. } = &mut self.ready;
             let _work = background.work(HURRY);
-            target.look_again(options, away);
+            target.forget_ended(loaded);
+            target.look_again(options, self.is_away);
             background.avoid(&target.pids, &cores_of(&target.pids));
             target.tell(loaded);
         }
         None
     }
+
+    /// No process of the target is there, and one may come.
+    pub fn is_away(&self) -> bool {
+        self.is_away
+    }
+
+    /// How far back the buffer reaches that was filled fastest so far; none where no core has filled its own yet.
+    pub fn reach(&self) -> Option<Duration> {
+        let slots = self.ready.buffers.slots;
+        let written = heads(&self.ready.loaded).iter().take(self.ready.cpus as usize).map(|head| head.n).max()?;
+        (written >= slots).then(|| self.started.elapsed().mul_f64(slots as f64 / written as f64))
+    }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
+        if let Some(child) = self.ready.target.child.take() {
+            child.stop(command::PATIENCE);
+        }
         self.ready.loaded.set_recording(false);
         self.samples = None;
         self.ready.loaded.detach();

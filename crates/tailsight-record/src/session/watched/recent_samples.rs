@@ -21,6 +21,9 @@ use crate::probes::samples::{Clocks, Code, Record, Ring};
 /// Samples that are unwound at once: some MB of stacks.
 const BATCH: usize = 512;
 
+/// Bytes of samples that wait at most: those of some seconds on many busy cores. Beyond it the oldest go.
+const MOST_BYTES: usize = 64 << 20;
+
 /// Samples that wait for a capture.
 pub(super) struct RecentSamples {
     ring: Ring,
@@ -28,6 +31,7 @@ pub(super) struct RecentSamples {
     _clocks: Clocks,
     code: Code,
     recent: VecDeque<Record>,
+    recent_bytes: usize,
     /// Of places where threads of the target slept for the first time, since the last capture.
     of_places: Vec<Record>,
     stacks: Stacks,
@@ -64,8 +68,8 @@ impl RecentSamples {
             cpus: clocks.cores() as u32,
             ..meta::Sampling::default()
         };
-        let (recent, of_places) = Default::default();
-        Some(RecentSamples { ring, _clocks: clocks, code, recent, of_places, stacks, routines, said })
+        let (recent, recent_bytes, of_places) = Default::default();
+        Some(RecentSamples { ring, _clocks: clocks, code, recent, recent_bytes, of_places, stacks, routines, said })
     }
 
     /// The processes that read the files of the target.
@@ -96,15 +100,23 @@ impl RecentSamples {
             if record.row().kind == kind::SLEEP {
                 self.of_places.push(record);
             } else {
+                self.recent_bytes += record.bytes();
                 self.recent.push_back(record);
             }
         }
+        while self.recent_bytes > MOST_BYTES {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        self.recent_bytes -= self.recent.pop_front().map_or(self.recent_bytes, |record| record.bytes());
     }
 
     /// Forgets what was before a time.
     pub(super) fn forget(&mut self, until_ns: u64) {
         while self.recent.front().is_some_and(|record| record.row().ts_ns < until_ns) {
-            self.recent.pop_front();
+            self.forget_oldest();
         }
         self.routines.forget(until_ns);
         self.routines.unwind(&mut self.stacks);

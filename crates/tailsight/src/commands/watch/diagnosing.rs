@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tailsight_advice::root_words;
 use tailsight_confine::priority;
-use tailsight_diagnose::{Diagnosis, Titled};
+use tailsight_diagnose::model::{Cause, SlowMessage, TypicalRow};
+use tailsight_diagnose::{Category, Diagnosis, Titled};
 use tailsight_watch::Leg;
 
 use super::lines::{Capture, CapturedCause};
@@ -21,12 +22,16 @@ use super::lines::{Capture, CapturedCause};
 const LONGEST: Duration = Duration::from_secs(300);
 /// Causes that a line has.
 const CAUSES: usize = 3;
+/// Of these, with at least this part.
+const LEAST_SHARE: f64 = 0.01;
 /// Bytes of a diagnosis that are read at most.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A capture that is being diagnosed.
 pub struct Diagnosing {
     capture: Capture,
+    /// The client's port of the slow message.
+    remote_port: u16,
     child: Child,
     into: PathBuf,
     since: Instant,
@@ -37,7 +42,7 @@ impl Diagnosing {
     ///
     /// # Errors
     /// If no process can be started.
-    pub fn start(capture: Capture, leg: Leg) -> anyhow::Result<Diagnosing> {
+    pub fn start(capture: Capture, leg: Leg, remote_port: u16) -> anyhow::Result<Diagnosing> {
         let run = Path::new(&capture.run);
         let into = run.join("diagnosis.json");
         let itself = std::env::current_exe().context("cannot find this program")?;
@@ -52,7 +57,7 @@ impl Diagnosing {
         command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped());
         let child = command.spawn().context("cannot start the diagnosis")?;
         priority::give_way(child.id());
-        Ok(Diagnosing { capture, child, into, since: Instant::now() })
+        Ok(Diagnosing { capture, remote_port, child, into, since: Instant::now() })
     }
 
     /// Its end, when there is one. With `at_once` it is ended.
@@ -85,20 +90,60 @@ impl Diagnosing {
     }
 
     fn with_causes(&self, diagnosis: &Diagnosis) -> Capture {
-        let cause = |cause: &tailsight_diagnose::model::Cause| CapturedCause {
-            category: cause.category.as_str().to_owned(),
-            words: cause.with_category(),
-            function: cause.functions.first().map(|function| function.name.clone()),
-            root: cause.root.first().map(root_words),
-            share: cause.share,
+        let of_message = self.message_alone(diagnosis);
+        let causes = match of_message {
+            Some(message) => {
+                message.parts.iter().filter(|part| part.share >= LEAST_SHARE).map(of_part).take(CAUSES).collect()
+            }
+            None => {
+                diagnosis.causes.iter().filter(|cause| cause.share >= LEAST_SHARE).map(of_cause).take(CAUSES).collect()
+            }
         };
-        let largest = diagnosis.causes.iter().filter(|cause| cause.share > 0.0).take(CAUSES).map(cause).collect();
         Capture {
             messages: Some(diagnosis.messages.complete),
-            explained: Some(diagnosis.focus.messages),
-            causes: largest,
+            explained: Some(of_message.map_or(diagnosis.focus.messages, |_| 1)),
+            causes,
+            of_message: of_message.map(|message| message.id),
             note: diagnosis.not_available.clone(),
             ..self.capture.clone()
         }
+    }
+
+    /// The slow message, where most of what the slowest took longer is too rare to tell from chance: no other message was like it, but of this one
+    /// it is known where its time went.
+    fn message_alone<'d>(&self, diagnosis: &'d Diagnosis) -> Option<&'d SlowMessage> {
+        let by_chance: f64 = diagnosis
+            .causes
+            .iter()
+            .filter(|cause| cause.category == Category::NotSignificant)
+            .map(|cause| cause.share)
+            .sum();
+        let is_told = |message: &&SlowMessage| message.flow.ends_with(&format!(":{}", self.remote_port));
+        // Of several on its connection the slowest stands first.
+        diagnosis
+            .slowest
+            .iter()
+            .find(is_told)
+            .filter(|message| by_chance > 0.5 && message.latency_ns >= self.capture.limit_ns)
+    }
+}
+
+fn of_cause(cause: &Cause) -> CapturedCause {
+    CapturedCause {
+        category: cause.category.as_str().to_owned(),
+        words: cause.with_category(),
+        function: cause.functions.first().map(|function| function.name.clone()),
+        root: cause.root.first().map(root_words),
+        share: cause.share,
+    }
+}
+
+fn of_part(part: &TypicalRow) -> CapturedCause {
+    CapturedCause {
+        category: part.category.as_str().to_owned(),
+        words: part.with_category(),
+        function: None,
+        root: None,
+        share: part.share,
     }
 }

@@ -154,6 +154,7 @@ mod tests {
             messages: None,
             explained: None,
             causes: vec![],
+            of_message: None,
             note: None,
         }
     }

@@ -72,6 +72,9 @@ pub struct Capture {
     pub explained: Option<u64>,
     /// The largest causes, the first three.
     pub causes: Vec<CapturedCause>,
+    /// The id of the slow message, where too few were like it for causes of their own: the causes are then the parts of its time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_message: Option<u32>,
     /// Why there are no causes, or why the run is not whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -90,7 +93,7 @@ pub struct CapturedCause {
     /// Of a queue: what held the requests ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
-    /// Its part of what these messages took longer, 0 to 1 and beyond.
+    /// Its part of what these messages took longer, 0 to 1 and beyond; of one message alone, of its time.
     pub share: f64,
 }
 

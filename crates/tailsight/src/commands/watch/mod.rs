@@ -100,6 +100,8 @@ struct Watching<'a> {
     cpu_before_ns: u64,
     last_read: Instant,
     said_broad: bool,
+    said_small: bool,
+    said_away: bool,
 }
 
 /// What was counted.
@@ -169,6 +171,8 @@ impl<'a> Watching<'a> {
             cpu_before_ns: own_cpu_ns(),
             last_read: now,
             said_broad: false,
+            said_small: false,
+            said_away: false,
         })
     }
 
@@ -198,6 +202,7 @@ impl<'a> Watching<'a> {
             }
             self.finish_diagnoses(false)?;
             self.serve_metrics();
+            self.say_whether_it_is_there();
         };
         self.end(why, stop)
     }
@@ -240,6 +245,7 @@ impl<'a> Watching<'a> {
             // The server is watched all the same: the next one may have room.
             Err(error) => {
                 self.counts.failed += 1;
+                let _ = std::fs::remove_dir_all(&run);
                 say!(
                     "tailsight: no capture of a message that took {}: {}",
                     format::duration(slow.ns(Leg::Total)),
@@ -267,9 +273,10 @@ impl<'a> Watching<'a> {
             messages: None,
             explained: None,
             causes: vec![],
+            of_message: None,
             note: captured.error.as_ref().map(|error| tailsight_units::chain(error)),
         };
-        match Diagnosing::start(capture.clone(), leg) {
+        match Diagnosing::start(capture.clone(), leg, slow.ports[1]) {
             Ok(diagnosing) => self.diagnosing.push((diagnosing, now)),
             Err(error) => {
                 self.say_capture(Capture { note: Some(format!("not diagnosed: {error:#}")), ..capture })?;
@@ -311,7 +318,35 @@ impl<'a> Watching<'a> {
             self.watch.set_limits(limits);
         }
         self.warn_of_a_broad_condition();
+        self.warn_of_small_buffers();
         Ok(())
+    }
+
+    /// A server that is started again is watched again.
+    fn say_whether_it_is_there(&mut self) {
+        if self.said_away == self.watch.is_away() {
+            return;
+        }
+        self.said_away = !self.said_away;
+        let (app, pids, _) = self.watch.target();
+        match self.said_away {
+            true => say!("note: {} has ended; it is watched again when it comes back", Untrusted(app)),
+            false => say!("note: {} is back, process {}", Untrusted(app), pids.first().copied().unwrap_or_default()),
+        }
+    }
+
+    /// The buffers should reach as far back as a capture is to.
+    fn warn_of_small_buffers(&mut self) {
+        if self.said_small {
+            return;
+        }
+        if let Some(reach) = self.watch.reach().filter(|reach| *reach < self.args.keep) {
+            self.said_small = true;
+            let (reach, mib) = (reach.as_secs_f64(), self.watch.buffer_bytes() >> 20);
+            say!(
+                "note: {mib} MiB of buffers hold {reach:.1} s of events here, less than --keep: --buffer gives them more"
+            );
+        }
     }
 
     /// A condition that most messages meet is not what was meant.

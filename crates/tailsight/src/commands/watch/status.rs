@@ -36,7 +36,10 @@ pub fn capture_in_words(capture: &Capture, columns: usize) -> String {
     if capture.began_before {
         part("the buffers did not reach back to its begin: give them more room with --buffer");
     }
-    part(&format!("{}: tailsight diagnose {}", held(capture), Untrusted(&capture.run)));
+    part(&match capture.of_message {
+        Some(id) => format!("of this message alone, none was like it: tailsight show {} {id}", Untrusted(&capture.run)),
+        None => format!("{}: tailsight diagnose {}", held(capture), Untrusted(&capture.run)),
+    });
     out
 }
 
