@@ -40,6 +40,9 @@ pub fn fill(diagnosis: &mut Diagnosis, options: &Options, facts: &RecordingFacts
         (cause.steps, cause.actions) = advisor.fixes(cause);
         cause.fix = cause.steps.iter().map(Fix::to_string).collect();
     }
+    if let (Some(shown), Some(first)) = (sentences::shown_beside(&causes), causes.first_mut()) {
+        first.explanation += &format!("; {shown}");
+    }
     not_significant.iter_mut().for_each(|row| row.explanation = advisor.sentence(row));
     actions::number(&mut causes, &facts.run, &actions::question(options, diagnosis.against.as_deref()));
     (diagnosis.causes, diagnosis.not_significant) = (causes, not_significant);

@@ -172,6 +172,22 @@ fn guessed(cause: &Cause) -> Option<String> {
     Some(format!("guessed{part}: {why}"))
 }
 
+/// Whether it is a wait of which the kernel does not show what it was for.
+fn is_not_shown(cause: &Cause) -> bool {
+    let is_wait = |subject: &Subject| matches!(subject, Subject::WaitIn { call: Some(call), until_timer: false, .. } if named_waits_for_work(call));
+    cause.category == Category::AppProcessing && cause.subject.as_ref().is_some_and(is_wait)
+}
+
+/// Beside a first cause that is such a wait, the largest one that the kernel does show. Of those below this part of the difference none.
+pub fn shown_beside(causes: &[Cause]) -> Option<String> {
+    const LEAST: f64 = 0.05;
+    let (first, others) = causes.split_first().filter(|(first, _)| is_not_shown(first))?;
+    let is_shown = |cause: &&Cause| cause.share >= LEAST && cause.category.is_named() && !is_not_shown(cause);
+    let largest = others.iter().find(is_shown).filter(|_| first.deviation_ns > 0)?;
+    let share = 100.0 * largest.share;
+    Some(format!("the largest cause that the kernel does show is {}, {share:.0} %", largest.with_category()))
+}
+
 /// Whether a cause is work of the message itself. A runtime's own work is not: a collector runs on other threads.
 fn is_own_work(cause: &Cause) -> bool {
     let others =

@@ -162,6 +162,28 @@ fn nothing_is_captured_where_nothing_is_slow_and_the_watcher_ends_with_its_targe
     assert_eq!(std::fs::read(Path::new(&out).join("captures.jsonl")).unwrap(), b"");
 }
 
+/// Ctrl-C comes while the time behind a slow message is still recorded.
+#[test]
+fn a_slow_message_that_waits_for_its_capture_is_not_lost_on_ctrl_c() {
+    let Some(live) = Live::new("a_slow_message_that_waits_for_its_capture_is_not_lost_on_ctrl_c") else { return };
+    let server = memcached(&live);
+    let (out, pid, when) = (live.path("watch"), server.pid().to_string(), format!("total > {LIMIT_MS}ms"));
+    let load = Workload::new(Proto::Memcached, address(false, PORT)).rate(1_000.0);
+    let (lines, _) = live.under_load(&[load], || {
+        let watcher = Watcher::start(&["-p", &pid, "--when", &when, "-o", &out, "--after", "60s"]);
+        std::thread::sleep(Duration::from_secs(1));
+        signal(&server, Signal::SIGSTOP);
+        std::thread::sleep(STOP);
+        signal(&server, Signal::SIGCONT);
+        std::thread::sleep(Duration::from_millis(500));
+        watcher.end()
+    });
+    let [capture, ended] = lines.as_slice() else { panic!("{lines:#?}") };
+    assert!(capture["total_ns"].as_u64().unwrap() > LIMIT_MS * 1_000_000, "{capture:#}");
+    assert!(capture["causes"].as_array().is_some_and(|causes| !causes.is_empty()), "{capture:#}");
+    assert_eq!(ended["captures"], 1, "{ended:#}");
+}
+
 /// What a scraper reads while a server is watched.
 #[test]
 fn metrics_are_served_while_a_server_is_watched() {

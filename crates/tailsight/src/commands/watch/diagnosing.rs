@@ -104,7 +104,7 @@ impl Diagnosing {
             explained: Some(of_message.map_or(diagnosis.focus.messages, |_| 1)),
             causes,
             of_message: of_message.map(|message| message.id),
-            note: diagnosis.not_available.clone(),
+            note: diagnosis.not_available.clone().or_else(|| self.capture.note.clone()),
             ..self.capture.clone()
         }
     }

@@ -45,7 +45,9 @@ pub fn run(args: &Watch) -> anyhow::Result<Exit> {
     let folder = Folder::open(&args.out, args.disk)?;
     let metrics_server = args.listen.map(MetricsServer::open).transpose()?;
     let options = options(args, own_session);
-    let watch = tailsight_record::Watch::start(&options, args.keep, &stop, &mut |progress| {
+    // Behind the slow message, too.
+    let keep = args.keep + args.after;
+    let watch = tailsight_record::Watch::start(&options, keep, &stop, &mut |progress| {
         if let Progress::Loading { app, .. } = progress {
             say!("loading probes for {}", Untrusted(&app));
         }
@@ -93,7 +95,7 @@ struct Watching<'a> {
     recent: Recent,
     budget: Budget,
     due: Option<Due>,
-    diagnosing: Vec<(Diagnosing, Instant)>,
+    diagnosing: Vec<Diagnosing>,
     counts: Counts,
     started: Instant,
     /// CPU time of this process by then, ns: loading the probes is not part of what watching costs.
@@ -277,7 +279,7 @@ impl<'a> Watching<'a> {
             note: captured.error.as_ref().map(|error| tailsight_units::chain(error)),
         };
         match Diagnosing::start(capture.clone(), leg, slow.ports[1]) {
-            Ok(diagnosing) => self.diagnosing.push((diagnosing, now)),
+            Ok(diagnosing) => self.diagnosing.push(diagnosing),
             Err(error) => {
                 self.say_capture(Capture { note: Some(format!("not diagnosed: {error:#}")), ..capture })?;
             }
@@ -287,7 +289,7 @@ impl<'a> Watching<'a> {
 
     fn finish_diagnoses(&mut self, at_once: bool) -> anyhow::Result<()> {
         let mut ended = vec![];
-        self.diagnosing.retain_mut(|(diagnosing, _)| match diagnosing.ended(at_once) {
+        self.diagnosing.retain_mut(|diagnosing| match diagnosing.ended(at_once) {
             Some(diagnosed) => {
                 ended.push(diagnosed);
                 false
@@ -395,6 +397,10 @@ impl<'a> Watching<'a> {
     }
 
     fn end(mut self, why: String, stop: &Stop) -> anyhow::Result<Exit> {
+        // A slow message that was told just before is not lost.
+        if self.due.is_some() && !stop.is_urgent() {
+            self.capture(Instant::now())?;
+        }
         let until = Instant::now() + LAST_DIAGNOSIS;
         while !self.diagnosing.is_empty() {
             std::thread::sleep(TURN);

@@ -31,7 +31,10 @@ pub fn capture_in_words(capture: &Capture, columns: usize) -> String {
     };
     match (capture.causes.as_slice(), &capture.note) {
         ([], note) => part(&first_line(note.as_deref().unwrap_or("no cause could be named"))),
-        (causes, _) => causes.iter().for_each(|cause| part(&cause_in_words(cause))),
+        (causes, note) => {
+            causes.iter().for_each(|cause| part(&cause_in_words(cause)));
+            note.iter().for_each(|note| part(&first_line(note)));
+        }
     }
     if capture.began_before {
         part("the buffers did not reach back to its begin: give them more room with --buffer");
