@@ -109,24 +109,24 @@ export type Capacity = {
   saturated_per_s: number;
 };
 
-/** The message for which `watch` made a run of what its buffers held. All absent where it was asked for. */
+/** The message for which `watch` made a run of what its buffers held. */
 export type Capture = {
-  /** When its reply began, CLOCK_MONOTONIC ns; where it was asked for, when that was. */
+  /** When its reply began, CLOCK_MONOTONIC ns. */
   at_ns: number;
   /** It came before the run begins: the buffers did not reach that far back. */
   began_before?: boolean;
   /** The server's port. */
-  local_port?: number | null;
+  local_port: number;
   /** From the driver until the server had received it, ns. */
-  receive_ns?: number | null;
+  receive_ns: number;
   /** The client's port. */
-  remote_port?: number | null;
+  remote_port: number;
   /** From there until its reply began, ns. */
-  service_ns?: number | null;
+  service_ns: number;
   /** The thread that replied. */
-  tid?: number | null;
+  tid: number;
   /** From the driver until its reply began, ns. */
-  total_ns?: number | null;
+  total_ns: number;
 };
 
 /** A category of causes (docs/categories.md). Its id is a contract: tables, JSON and scripts use it. */

@@ -189,7 +189,6 @@ fn set_constants(constants: &mut rodata, choice: &HookChoice, slots: u64, extras
     constants.slots_log2 = slots.trailing_zeros();
     constants.payload_pieces = extras.payload_pieces;
     constants.empty_programs = u32::from(choice.empty);
-    constants.overwrites = u32::from(extras.watches);
     constants.watches = u32::from(extras.watches);
 }
 

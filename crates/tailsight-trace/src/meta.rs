@@ -132,30 +132,24 @@ pub struct RunFile {
     pub sha256: String,
 }
 
-/// The message for which `watch` made a run of what its buffers held. All absent where it was asked for.
+/// The message for which `watch` made a run of what its buffers held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Capture {
-    /// When its reply began, CLOCK_MONOTONIC ns; where it was asked for, when that was.
+    /// When its reply began, CLOCK_MONOTONIC ns.
     pub at_ns: u64,
     /// From the driver until its reply began, ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_ns: Option<u64>,
+    pub total_ns: u64,
     /// From the driver until the server had received it, ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub receive_ns: Option<u64>,
+    pub receive_ns: u64,
     /// From there until its reply began, ns.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub service_ns: Option<u64>,
+    pub service_ns: u64,
     /// The server's port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub local_port: Option<u16>,
+    pub local_port: u16,
     /// The client's port.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remote_port: Option<u16>,
+    pub remote_port: u16,
     /// The thread that replied.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tid: Option<u32>,
+    pub tid: u32,
     /// It came before the run begins: the buffers did not reach that far back.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub began_before: bool,

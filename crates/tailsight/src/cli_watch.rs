@@ -30,7 +30,7 @@ pub struct Watch {
     /// The folder of the captures, a run each
     #[arg(short, long, value_name = "DIR", default_value = "tailsight-watch")]
     pub out: PathBuf,
-    /// How far back a capture goes before the slow message, as far as the buffers hold
+    /// How far back a capture goes before the slow message came, as far as the buffers hold
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub keep: Duration,
     /// How long recording goes on behind a slow message before it is captured

@@ -59,8 +59,8 @@ struct {
 
 const volatile __u64 slots = 1;     /* a power of two */
 const volatile __u32 slots_log2 = 0;
-/* A full buffer overwrites its oldest events instead of dropping new ones: it always holds the last ones (`watch`). */
-const volatile __u32 overwrites = 0;
+/* A server is watched (watch.h). A full buffer then overwrites its oldest events instead of dropping new ones: it always holds the last ones. */
+const volatile __u32 watches = 0;
 
 /* For measuring what hooks cost by themselves: every program returns at once, the verifier drops the rest. */
 const volatile __u32 empty_programs = 0;
@@ -314,7 +314,7 @@ static __always_inline __u64 emit_of(__u64 who, struct ts_content content)
 	if (cpu >= MAX_CPUS)
 		return 0;
 	struct head *head = &heads[cpu];
-	if (!overwrites && head->n - head->tail >= slots - GUARD) {
+	if (!watches && head->n - head->tail >= slots - GUARD) {
 		lose(cpu);
 		return 0;
 	}

@@ -7,8 +7,6 @@
  * numbers. UDP has no connections and is not watched. */
 #pragma once
 
-const volatile __u32 watches = 0;
-
 enum watched_leg { WATCHED_TOTAL, WATCHED_RECEIVE, WATCHED_SERVICE, WATCHED_LEGS };
 
 /* Connections with a message that has no reply yet, by a hash of the connection: a later one replaces an earlier one with the same place. */
@@ -42,8 +40,7 @@ __u64 watch_limits_ns[WATCHED_LEGS]; /* 0: none */
 struct slow_message {
 	__u64 at_ns;
 	__u64 legs_ns[WATCHED_LEGS];
-	__u64 addrs;
-	__u32 ports;
+	__u32 ports; /* as of a flow */
 	__u32 tid;
 	__u32 taken;
 	__u32 pad;
@@ -144,7 +141,7 @@ static __noinline int count_latency(__u32 leg, __u64 ns)
 	return 0;
 }
 
-static __noinline int tell_slow(__u64 addrs, __u64 ports, __u64 driver_ns, __u64 received_ns, __u64 ts)
+static __noinline int tell_slow(__u64 ports, __u64 driver_ns, __u64 received_ns, __u64 ts)
 {
 	if (slow_message.taken || __sync_lock_test_and_set(&slow_message.taken, 1)) {
 		__sync_fetch_and_add(&further_slow, 1);
@@ -153,7 +150,6 @@ static __noinline int tell_slow(__u64 addrs, __u64 ports, __u64 driver_ns, __u64
 	slow_message.legs_ns[WATCHED_TOTAL] = ts - driver_ns;
 	slow_message.legs_ns[WATCHED_RECEIVE] = received_ns - driver_ns;
 	slow_message.legs_ns[WATCHED_SERVICE] = ts - received_ns;
-	slow_message.addrs = addrs;
 	slow_message.ports = ports;
 	slow_message.tid = bpf_get_current_pid_tgid();
 	barrier();
@@ -185,5 +181,5 @@ static __always_inline void watch_reply(const struct flow *flow, __u64 ts)
 	count_latency(WATCHED_SERVICE, ts - received_ns);
 	if (is_beyond(WATCHED_TOTAL, ts - driver_ns) || is_beyond(WATCHED_RECEIVE, received_ns - driver_ns) ||
 	    is_beyond(WATCHED_SERVICE, ts - received_ns))
-		tell_slow(flow->addrs, flow->ports, driver_ns, received_ns, ts);
+		tell_slow(flow->ports, driver_ns, received_ns, ts);
 }

@@ -10,7 +10,7 @@ use tailsight_host::rights::Rights;
 use tailsight_host::{Fact, Root};
 use tailsight_symbolise::reader::Reader;
 use tailsight_trace::RunWriter;
-use tailsight_trace::meta::RunMeta;
+use tailsight_trace::meta::{self, RunMeta};
 use tailsight_units::chain;
 
 use super::options::{Options, Payload, Progress, SampleClock, SampleRate};
@@ -22,11 +22,13 @@ use crate::background::Background;
 use crate::buffer::{self, Buffers};
 use crate::describe;
 use crate::error::Error;
+use crate::file_systems;
 use crate::loaded::Loaded;
 use crate::loader::{self, HookChoice, HookState};
 use crate::probes::nic_tx::{self, TxStamps};
 use crate::probes::samples::tick_cost;
-use crate::probes::{Extras, Need};
+use crate::probes::{Extras, Need, disk};
+use crate::procfs;
 use crate::stop::Stop;
 use crate::target::Selector;
 
@@ -55,6 +57,10 @@ pub(super) struct Prepared<'a> {
     /// Where the recorder runs.
     pub(super) background: Background,
 }
+
+/// How long the host may recover after the probes are loaded, before the recording starts: making the buffers and attaching
+/// take most of a second of system time, and a queue that built up meanwhile would be recorded.
+const SETTLE: Duration = Duration::from_millis(200);
 
 /// While messages are watched, samples wait in memory for a capture: each has up to 9 kB of stack. Outside of slow messages one tick in so many
 /// takes one.
@@ -166,6 +172,24 @@ impl<'a> Prepared<'a> {
     /// The run of the recording. An earlier one in the directory is deleted only now, when nothing but the command itself can still fail.
     pub(super) fn writer(&self) -> Result<RunWriter, Error> {
         Ok(RunWriter::create_in(&self.options.out, &self.meta, self.options.shared)?)
+    }
+
+    /// Lets the host recover, and takes in the processes that were born meanwhile. A command has yet to start what it does.
+    pub(super) fn settle(&mut self) {
+        if self.target.child.is_none() {
+            std::thread::sleep(SETTLE);
+            self.target.add_born(&mut self.loaded);
+        }
+    }
+
+    /// Who records, by process and threads: another process may have the same name, and other programs may have started it. And which waits for
+    /// a disk are not seen.
+    pub(super) fn describe_start(&mut self) {
+        let own_pid = std::process::id();
+        let threads = procfs::threads(own_pid);
+        self.meta.recorder = Some(meta::Recorder { pid: own_pid, threads, ..Default::default() });
+        let sees_all = self.hooks.iter().any(|hook| hook.program == Some(disk::ANY_FILE_SYSTEM));
+        self.meta.unseen_syncs = if sees_all { vec![] } else { file_systems::unseen(&self.target.pids) };
     }
 
     /// Starts the command, if the target is one, and tells the programs whom to look at.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
+use tailsight_trace::RunWriter;
 use tailsight_trace::tables::ClockRow;
 use tailsight_trace::write::BATCH_EVENTS;
-use tailsight_trace::{RunWriter, meta};
 
 use super::drain::{Counts, Drain, counts, fill};
 use super::options::{Contents, Progress, SampleRate, SlowTime};
@@ -15,9 +15,7 @@ use crate::clocks;
 use crate::command::Command;
 use crate::confine::{self, Needs, Stage};
 use crate::error::Error;
-use crate::file_systems;
 use crate::nic_clocks::NicClocks;
-use crate::probes::disk;
 use crate::probes::nic_tx::{NicTx, TxStamps};
 use crate::probes::samples::tell_waits;
 use crate::procfs;
@@ -37,10 +35,6 @@ const LOOK: Duration = Duration::from_millis(200);
 const SCAN: Duration = Duration::from_secs(1);
 /// The most events of a core that are moved at once while recording: a few milliseconds of CPU time.
 pub(super) const DRAIN_EVENTS: u64 = BATCH_EVENTS as u64;
-
-/// How long the host may recover after the probes are loaded, before the recording starts: making the buffers and attaching
-/// take most of a second of system time, and a queue that built up meanwhile would be recorded.
-const SETTLE: Duration = Duration::from_millis(200);
 
 /// How long moving events may wait for a core before it goes on with the usual priority: samples have room for a tenth of a second.
 const HURRY: Duration = Duration::from_millis(100);
@@ -111,26 +105,16 @@ pub(super) struct Recording<'a> {
 impl<'a> Recording<'a> {
     /// Switches the probes on.
     pub(super) fn start(mut ready: Prepared<'a>, writer: RunWriter) -> Recording<'a> {
-        if ready.target.child.is_none() {
-            std::thread::sleep(SETTLE);
-            let Prepared { target, loaded, .. } = &mut ready;
-            target.add_born(loaded);
-        }
+        ready.settle();
         // Births of tasks are recorded while this reads the tasks that exist.
         ready.loaded.set_naming();
         let work = ready.background.work(HURRY);
         let snapshot = procfs::tasks(|_| false);
-        // Identified by its process and threads: another process may have the same name, and other programs may have started
-        // it.
-        let own_pid = std::process::id();
-        ready.meta.recorder =
-            Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), ..Default::default() });
+        ready.describe_start();
         // What is needed to read the events of a recording that is killed or that fills the disk.
         let mut early = EarlyTables::new(snapshot);
         let failed = early.sockets(&writer).err().map(Error::from);
         drop(work);
-        let sees_all = ready.hooks.iter().any(|hook| hook.program == Some(disk::ANY_FILE_SYSTEM));
-        ready.meta.unseen_syncs = if sees_all { vec![] } else { file_systems::unseen(&ready.target.pids) };
         let tx = start_tx_stamps(&mut ready);
         let nic_clocks = NicClocks::find(ready.target.pids.first().copied());
         ready.loaded.set_nic_stamps(nic_clocks.stamps_in());

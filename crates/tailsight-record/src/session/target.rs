@@ -144,17 +144,28 @@ impl Target {
         }
     }
 
-    /// Forgets processes that have ended: their numbers may be given to others. Of all that the programs follow, children too.
-    pub(super) fn forget_ended(&mut self, loaded: &mut Loaded) {
-        self.pids.retain(|&pid| procfs::alive(pid));
+    /// Takes in the processes that the programs follow by now, children too, and has them forget those that have ended, which are given: their
+    /// numbers may go to others.
+    pub(super) fn follow_the_living(&mut self, loaded: &mut Loaded) -> Vec<u32> {
+        let (mut living, mut ended) = (vec![], vec![]);
         let words = &mut loaded.probes.variables_mut().target_tgids;
         for (at, word) in words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
-            let ended = |bit: &u32| *word >> bit & 1 == 1 && !procfs::alive(at as u32 * 64 + bit);
-            let mask = (0..64).filter(ended).fold(0u64, |mask, bit| mask | 1 << bit);
+            let mut mask = 0u64;
+            for bit in (0..64).filter(|bit| *word >> bit & 1 == 1) {
+                let pid = at as u32 * 64 + bit;
+                if procfs::alive(pid) {
+                    living.push(pid);
+                } else {
+                    ended.push(pid);
+                    mask |= 1 << bit;
+                }
+            }
             // The probes set bits of children at the same time, atomically, so this must be atomic too.
             // SAFETY: an aligned word of the shared mapping.
             unsafe { AtomicU64::from_ptr(word) }.fetch_and(!mask, Ordering::Relaxed);
         }
+        self.pids = living;
+        ended
     }
 
     /// Adds processes that known ones started before the probes followed children: between the first look and the probes.

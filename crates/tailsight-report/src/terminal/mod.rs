@@ -206,7 +206,7 @@ const MANY: f64 = 2.0;
 const MOST_OF_IT: f64 = 0.5;
 
 /// The diagnosis in one sentence; also the page's headline.
-pub fn verdict(d: &Diagnosis) -> String {
+pub(crate) fn verdict(d: &Diagnosis) -> String {
     if let Some(why) = &d.not_available {
         return clean(why);
     }
@@ -258,7 +258,7 @@ fn waited_behind(d: &Diagnosis) -> Option<(f64, String)> {
 }
 
 /// The largest cause that has a name.
-pub fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Cause> {
+pub(crate) fn first_cause(d: &Diagnosis) -> Option<&tailsight_diagnose::model::Cause> {
     d.causes.iter().find(|c| causes::is_named(c) && c.share > 0.0)
 }
 

@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tailsight_lifetime::{Analysis, Leg};
 use tailsight_testbed::load::{Proto, Workload};
-use tailsight_testbed::server::{MemcachedOpts, Server};
+use tailsight_testbed::process::children_of;
+use tailsight_testbed::server::{MemcachedOpts, NginxOpts, Server};
 use tailsight_trace::Run;
 
 use crate::schemas::holds;
@@ -66,8 +67,8 @@ impl Watcher {
     }
 }
 
-fn signal(server: &Server, signal: Signal) {
-    kill(Pid::from_raw(server.pid().cast_signed()), signal).unwrap();
+fn signal(pid: u32, signal: Signal) {
+    kill(Pid::from_raw(pid.cast_signed()), signal).unwrap();
 }
 
 fn now_ns() -> u64 {
@@ -78,11 +79,14 @@ fn now_ns() -> u64 {
 fn told_message(capture: &Value) -> Option<usize> {
     let mut run = Run::open(Path::new(capture["run"].as_str().unwrap())).unwrap();
     let told = run.meta.capture.clone().unwrap();
-    assert_eq!((told.total_ns, told.receive_ns), (capture["total_ns"].as_u64(), capture["receive_ns"].as_u64()));
+    assert_eq!(
+        (capture["total_ns"].as_u64(), capture["receive_ns"].as_u64()),
+        (Some(told.total_ns), Some(told.receive_ns))
+    );
     assert!(run.partial.is_empty() && run.meta.lost() == 0, "{:?}", run.partial);
     let analysis = Analysis::of(&mut run).unwrap();
     let is_told = |m: &&tailsight_lifetime::Message| {
-        (m.latency(Leg::Receive), m.latency(Leg::Service)) == (told.receive_ns, told.service_ns)
+        (m.latency(Leg::Receive), m.latency(Leg::Service)) == (Some(told.receive_ns), Some(told.service_ns))
     };
     analysis.lifetimes.messages.iter().position(|m| is_told(&m))
 }
@@ -100,9 +104,9 @@ fn a_server_that_is_stopped_is_captured_each_time_with_its_cause() {
         let mut stops = vec![];
         for _ in 0..3 {
             let begin = now_ns();
-            signal(&server, Signal::SIGSTOP);
+            signal(server.pid(), Signal::SIGSTOP);
             std::thread::sleep(STOP);
-            signal(&server, Signal::SIGCONT);
+            signal(server.pid(), Signal::SIGCONT);
             stops.push((begin, now_ns()));
             std::thread::sleep(Duration::from_millis(2_500));
         }
@@ -162,6 +166,39 @@ fn nothing_is_captured_where_nothing_is_slow_and_the_watcher_ends_with_its_targe
     assert_eq!(std::fs::read(Path::new(&out).join("captures.jsonl")).unwrap(), b"");
 }
 
+/// A worker that its parent starts while the parent is watched, as servers do after a reload or so many requests, was not known when its birth was
+/// no longer in the buffers: all of the message's time was unexplained.
+#[test]
+fn a_worker_that_was_started_long_before_a_capture_is_the_target_s() {
+    let Some(live) = Live::new("a_worker_that_was_started_long_before_a_capture_is_the_target_s") else { return };
+    let server = Server::nginx(&live.pair.server, NginxOpts { port: PORT, ..Default::default() }).unwrap();
+    let (out, pid, when) = (live.path("watch"), server.pid().to_string(), format!("total > {LIMIT_MS}ms"));
+    let watcher = Watcher::start(&["-p", &pid, "--when", &when, "-o", &out, "--every", "10ms", "--keep", "500ms"]);
+    let first = children_of(server.pid());
+    signal(server.pid(), Signal::SIGHUP);
+    let is_new = |pids: &Vec<u32>| !pids.is_empty() && pids.iter().all(|pid| !first.contains(pid));
+    let workers = wait_for(|| Some(children_of(server.pid())).filter(is_new));
+    // Longer than a capture reaches back.
+    std::thread::sleep(Duration::from_secs(2));
+    let load = Workload::new(Proto::Http1, address(false, PORT)).rate(1_000.0);
+    let (lines, _) = live.under_load(&[load], || {
+        std::thread::sleep(Duration::from_secs(1));
+        workers.iter().for_each(|&worker| signal(worker, Signal::SIGSTOP));
+        // Longer than that, too: a message that takes so long was not in its own capture.
+        std::thread::sleep(Duration::from_millis(1_200));
+        workers.iter().for_each(|&worker| signal(worker, Signal::SIGCONT));
+        std::thread::sleep(Duration::from_millis(800));
+        watcher.end()
+    });
+    let is_stopped = |cause: &Value| cause["category"] == "stopped" || cause["root"] == "stopped";
+    let captures: Vec<&Value> = lines.iter().filter(|line| line["event"] == "capture").collect();
+    let of_stop = captures.iter().find(|capture| is_stopped(&capture["causes"][0]));
+    let capture = of_stop.unwrap_or_else(|| panic!("no capture names the stop: {lines:#?}"));
+    assert!(capture["causes"][0]["share"].as_f64().unwrap() > 0.5, "{capture:#}");
+    assert!(capture["began_before"] == false && told_message(capture).is_some(), "{capture:#}");
+    assert!(capture["total_ns"].as_u64().unwrap() > 1_000_000_000, "{capture:#}");
+}
+
 /// Ctrl-C comes while the time behind a slow message is still recorded.
 #[test]
 fn a_slow_message_that_waits_for_its_capture_is_not_lost_on_ctrl_c() {
@@ -172,9 +209,9 @@ fn a_slow_message_that_waits_for_its_capture_is_not_lost_on_ctrl_c() {
     let (lines, _) = live.under_load(&[load], || {
         let watcher = Watcher::start(&["-p", &pid, "--when", &when, "-o", &out, "--after", "60s"]);
         std::thread::sleep(Duration::from_secs(1));
-        signal(&server, Signal::SIGSTOP);
+        signal(server.pid(), Signal::SIGSTOP);
         std::thread::sleep(STOP);
-        signal(&server, Signal::SIGCONT);
+        signal(server.pid(), Signal::SIGCONT);
         std::thread::sleep(Duration::from_millis(500));
         watcher.end()
     });

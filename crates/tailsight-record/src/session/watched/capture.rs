@@ -1,6 +1,6 @@
 //! A capture: what the buffers hold becomes an ordinary run.
 //!
-//! In: the buffers of a [`Watch`], how it came to it. Out: a run directory. Nothing is recorded while the buffers are copied, some ms; what they held
+//! In: the buffers of a [`Watch`], the slow message. Out: a run directory. Nothing is recorded while the buffers are copied, some ms; what they held
 //! is written while recording goes on. A core's buffer reaches as far back as it has room, so the run begins where all of them do.
 
 use std::path::Path;
@@ -40,8 +40,8 @@ impl Watch<'_> {
     ///
     /// # Errors
     /// If the run directory cannot be made; later trouble is in [`Captured::error`].
-    pub fn capture(&mut self, slow: Option<&SlowMessage>, out: &Path) -> Result<Captured, Error> {
-        let held = self.held();
+    pub fn capture(&mut self, slow: &SlowMessage, out: &Path) -> Result<Captured, Error> {
+        let held = self.held(slow);
         let _work = self.ready.background.work(WRITE);
         let mut meta = self.described(&held, slow);
         let mut writer = RunWriter::create_in(out, &meta, self.ready.options.shared)?;
@@ -62,9 +62,9 @@ impl Watch<'_> {
         Ok(Captured { meta, error, blind: held.blind })
     }
 
-    /// Copies what the buffers hold. Recording pauses meanwhile.
-    fn held(&mut self) -> Held {
-        let since_ns = clocks::monotonic_ns().saturating_sub(self.keep.as_nanos() as u64).max(self.since_ns);
+    /// Copies what the buffers hold, from some time before the message came. Recording pauses meanwhile.
+    fn held(&mut self, slow: &SlowMessage) -> Held {
+        let since_ns = slow.came_ns().saturating_sub(self.keep.as_nanos() as u64).max(self.since_ns);
         let cpus = self.ready.cpus;
         let began = Instant::now();
         self.ready.loaded.set_recording(false);
@@ -86,20 +86,20 @@ impl Watch<'_> {
     }
 
     /// What is known of the run before its events are read.
-    fn described(&self, held: &Held, slow: Option<&SlowMessage>) -> meta::RunMeta {
+    fn described(&self, held: &Held, slow: &SlowMessage) -> meta::RunMeta {
         let mut meta = self.ready.meta.clone();
         (meta.start_ns, meta.end_ns) = (held.start_ns, held.end_ns);
         let clock = self.clock_rows.back().copied().unwrap_or_default();
         meta.started_unix_ns = clock.realtime_ns.saturating_add(held.start_ns).saturating_sub(clock.monotonic_ns);
         meta.capture = Some(meta::Capture {
-            at_ns: slow.map_or(held.end_ns, |slow| slow.at_ns),
-            total_ns: slow.map(|slow| slow.ns(Leg::Total)),
-            receive_ns: slow.map(|slow| slow.ns(Leg::Receive)),
-            service_ns: slow.map(|slow| slow.ns(Leg::Service)),
-            local_port: slow.map(|slow| slow.ports[0]),
-            remote_port: slow.map(|slow| slow.ports[1]),
-            tid: slow.map(|slow| slow.tid),
-            began_before: slow.is_some_and(|slow| slow.at_ns - slow.ns(Leg::Total) < held.start_ns),
+            at_ns: slow.at_ns,
+            total_ns: slow.ns(Leg::Total),
+            receive_ns: slow.ns(Leg::Receive),
+            service_ns: slow.ns(Leg::Service),
+            local_port: slow.ports[0],
+            remote_port: slow.ports[1],
+            tid: slow.tid,
+            began_before: slow.came_ns() < held.start_ns,
         });
         meta
     }
@@ -107,9 +107,14 @@ impl Watch<'_> {
     /// Writes the tables. The first error.
     fn write(&mut self, writer: &mut RunWriter, meta: &mut meta::RunMeta, drain: &mut Drain) -> Option<Error> {
         let (start_ns, end_ns) = (meta.start_ns, meta.end_ns);
+        self.follow_the_living();
         let target = &self.ready.target;
         let born = std::mem::take(&mut drain.collector.tasks);
-        let followed = target.followed(&self.ready.loaded, &born);
+        let mut followed = target.followed(&self.ready.loaded, &born);
+        // What ended in this time was the target's in it.
+        followed.extend(self.ended.iter().map(|(_, pid)| pid));
+        followed.sort_unstable();
+        followed.dedup();
         let tasks = task_rows(procfs::tasks(|_| false), vec![], born, &followed);
         let alive = followed.iter().copied().find(|&pid| procfs::alive(pid));
         meta.devices = devices::of_target(alive, &drain.collector.by_device);

@@ -22,15 +22,11 @@ use crate::clocks;
 use crate::command::{self, Command};
 use crate::cost::{self, ProgramCost};
 use crate::error::Error;
-use crate::file_systems;
-use crate::probes::disk;
 use crate::probes::samples::tell_waits;
 use crate::procfs;
 use crate::stop::Stop;
 use crate::watch;
 
-/// How long the host may recover after the probes are loaded.
-const SETTLE: Duration = Duration::from_millis(200);
 /// How long the cost of the hooks is measured, once.
 const COST_WINDOW: Duration = Duration::from_millis(50);
 /// How often it is checked that the target still runs.
@@ -41,8 +37,8 @@ const SCAN: Duration = Duration::from_secs(5);
 const SCAN_FOR_IT: Duration = Duration::from_secs(1);
 /// How often clocks are compared.
 const COMPARE: Duration = Duration::from_millis(200);
-/// Samples and comparisons of clocks are kept for so much longer than events are: a capture is made a little later.
-const SPARE: Duration = Duration::from_secs(1);
+/// A capture is made so much later than it is due at most.
+const LATE: Duration = Duration::from_secs(1);
 /// How long reading /proc may wait for a core that nothing else wants.
 const HURRY: Duration = Duration::from_millis(100);
 
@@ -60,6 +56,11 @@ pub struct SlowMessage {
 }
 
 impl SlowMessage {
+    /// When it came, CLOCK_MONOTONIC ns.
+    pub fn came_ns(&self) -> u64 {
+        self.at_ns.saturating_sub(self.ns(Leg::Total))
+    }
+
     /// How long a leg took, ns.
     pub fn ns(&self, leg: Leg) -> u64 {
         self.legs_ns[leg as usize]
@@ -80,12 +81,16 @@ pub struct Captured {
 /// A server that is watched.
 pub struct Watch<'a> {
     ready: Prepared<'a>,
-    /// How far back a capture goes.
+    /// How far back from a slow message's arrival a capture goes.
     keep: Duration,
+    /// How long samples and comparisons of clocks wait for a capture.
+    samples_wait: Duration,
     /// Since when all is recorded, CLOCK_MONOTONIC ns: since the start, or since the last capture.
     since_ns: u64,
     samples: Option<RecentSamples>,
     clock_rows: VecDeque<ClockRow>,
+    /// Processes of the target that have ended, with when that was seen, CLOCK_MONOTONIC ns.
+    ended: Vec<(u64, u32)>,
     costs: Vec<ProgramCost>,
     without_costs: Option<String>,
     /// Events written while these were measured.
@@ -103,28 +108,22 @@ struct Last {
 }
 
 impl<'a> Watch<'a> {
-    /// Loads the probes and begins. `keep`: how far back a capture goes, as far as the buffers hold.
+    /// Loads the probes and begins. `keep`: how far back from a slow message's arrival a capture goes, as far as the buffers hold; `after`: how
+    /// long after its reply it is made.
     ///
     /// # Errors
     /// Everything that [`super::record`] ends with before its first event.
     pub fn start(
         options: &'a Options,
         keep: Duration,
+        after: Duration,
         stop: &Stop,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Watch<'a>, Error> {
         let mut ready = Prepared::new(options, stop, progress)?;
         ready.start_target()?;
-        if ready.target.child.is_none() {
-            std::thread::sleep(SETTLE);
-            let Prepared { target, loaded, .. } = &mut ready;
-            target.add_born(loaded);
-        }
-        let own_pid = std::process::id();
-        ready.meta.recorder =
-            Some(meta::Recorder { pid: own_pid, threads: procfs::threads(own_pid), ..Default::default() });
-        let sees_all = ready.hooks.iter().any(|hook| hook.program == Some(disk::ANY_FILE_SYSTEM));
-        ready.meta.unseen_syncs = if sees_all { vec![] } else { file_systems::unseen(&ready.target.pids) };
+        ready.settle();
+        ready.describe_start();
         tell_waits(&mut ready.loaded);
         let mut samples = RecentSamples::start(&mut ready);
         if let (Some(recorder), Some(samples)) = (&mut ready.meta.recorder, &mut samples) {
@@ -142,9 +141,11 @@ impl<'a> Watch<'a> {
         Ok(Watch {
             ready,
             keep,
+            samples_wait: keep + after + LATE,
             since_ns,
             samples,
             clock_rows: VecDeque::from([clocks::compare()]),
+            ended: vec![],
             costs: measured.unwrap_or_default(),
             without_costs,
             measured_events,
@@ -233,7 +234,7 @@ impl<'a> Watch<'a> {
     /// looked for. Why the target is gone, if it is.
     pub fn look(&mut self) -> Option<String> {
         let now = Instant::now();
-        let until_ns = clocks::monotonic_ns().saturating_sub((self.keep + SPARE).as_nanos() as u64);
+        let until_ns = clocks::monotonic_ns().saturating_sub(self.samples_wait.as_nanos() as u64);
         if let Some(samples) = &mut self.samples {
             samples.take(&mut self.ready.loaded, &self.ready.target.pids);
         }
@@ -261,14 +262,21 @@ impl<'a> Watch<'a> {
         }
         if now - self.last.scan >= if self.is_away { SCAN_FOR_IT } else { SCAN } {
             self.last.scan = now;
+            let _work = self.ready.background.work(HURRY);
+            self.follow_the_living();
+            self.ended.retain(|(seen_ns, _)| *seen_ns >= until_ns);
             let Prepared { options, target, loaded, background, .. } = &mut self.ready;
-            let _work = background.work(HURRY);
-            target.forget_ended(loaded);
             target.look_again(options, self.is_away);
             background.avoid(&target.pids, &cores_of(&target.pids));
             target.tell(loaded);
         }
         None
+    }
+
+    fn follow_the_living(&mut self) {
+        let now_ns = clocks::monotonic_ns();
+        let ended = self.ready.target.follow_the_living(&mut self.ready.loaded);
+        self.ended.extend(ended.into_iter().map(|pid| (now_ns, pid)));
     }
 
     /// No process of the target is there, and one may come.

@@ -108,7 +108,7 @@ pub struct Ended {
     pub watched_ns: u64,
     /// Messages that were counted.
     pub messages: u64,
-    /// Percentiles of each leg, ns, upper bounds that are at most an eighth too large; empty without messages.
+    /// Percentiles of each leg, ns, each known to an eighth; empty without messages.
     pub legs: Vec<LegPercentiles>,
     /// Messages beyond a limit.
     pub slow: u64,

@@ -45,9 +45,7 @@ pub fn run(args: &Watch) -> anyhow::Result<Exit> {
     let folder = Folder::open(&args.out, args.disk)?;
     let metrics_server = args.listen.map(MetricsServer::open).transpose()?;
     let options = options(args, own_session);
-    // Behind the slow message, too.
-    let keep = args.keep + args.after;
-    let watch = tailsight_record::Watch::start(&options, keep, &stop, &mut |progress| {
+    let watch = tailsight_record::Watch::start(&options, args.keep, args.after, &stop, &mut |progress| {
         if let Progress::Loading { app, .. } = progress {
             say!("loading probes for {}", Untrusted(&app));
         }
@@ -240,7 +238,7 @@ impl<'a> Watching<'a> {
         let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let run = self.folder.next_run(unix_ns / 1_000_000_000);
         self.budget.made(now);
-        let captured = self.watch.capture(Some(&slow), &run);
+        let captured = self.watch.capture(&slow, &run);
         self.watch.take_next();
         let captured = match captured {
             Ok(captured) => captured,

@@ -37,7 +37,7 @@ pub fn capture_in_words(capture: &Capture, columns: usize) -> String {
         }
     }
     if capture.began_before {
-        part("the buffers did not reach back to its begin: give them more room with --buffer");
+        part("it came before what the buffers hold, or before the last capture: --buffer gives them more room");
     }
     part(&match capture.of_message {
         Some(id) => format!("of this message alone, none was like it: tailsight show {} {id}", Untrusted(&capture.run)),
@@ -99,7 +99,8 @@ pub fn end_in_words(ended: &Ended, refused: &BTreeMap<&'static str, u64>, out: &
     if not_captured > 0 {
         let _ = writeln!(
             text,
-            "  not captured: slow messages that came sooner than --every after a capture, or beyond --per-hour"
+            "  {} times a slow message came sooner after a capture than --every, or beyond --per-hour, and was not captured",
+            count(not_captured)
         );
     }
     if ended.messages == 0 {
@@ -138,7 +139,9 @@ fn status_in_words(captures: &[Capture], out: &Path) -> String {
     }
     let mut by_cause: Vec<(String, (u64, u64))> = by_cause.into_iter().collect();
     by_cause.sort_by_key(|(_, (times, _))| std::cmp::Reverse(*times));
-    let mut text = format!("{} captures in {}, by their first cause:\n", count(captures.len() as u64), shown(out));
+    let plural = if captures.len() == 1 { "" } else { "s" };
+    let number = count(captures.len() as u64);
+    let mut text = format!("{number} capture{plural} in {}, by first cause:\n", shown(out));
     for (cause, (times, most_ns)) in by_cause {
         let _ = writeln!(text, "  {times:>5}  {}, {} at most", Untrusted(&cause), duration(most_ns));
     }
@@ -149,8 +152,9 @@ fn status_in_words(captures: &[Capture], out: &Path) -> String {
     };
     for capture in &captures[left_out..] {
         let cause = capture.causes.first().map_or("not diagnosed".to_owned(), cause_in_words);
-        let there =
-            if Path::new(&capture.run).exists() { Untrusted(&capture.run).to_string() } else { "deleted".into() };
+        // The watcher may have had another current folder.
+        let run = out.join(Path::new(&capture.run).file_name().unwrap_or_default());
+        let there = if run.exists() { shown(&run) } else { "deleted".into() };
         let time = utc(capture.unix_ns / 1_000_000_000);
         let _ = writeln!(text, "  {time}  {:8} {:>8}  {cause}  {there}", capture.leg, duration(leg_ns(capture)));
     }
