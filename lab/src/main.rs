@@ -44,6 +44,9 @@ enum Command {
     WhatIf(run::what_if::WhatIfArgs),
     /// Is what makes a server slow at random moments captured by `tailsight watch`, with the right cause? (root)
     Watch(run::watch::WatchArgs),
+    /// Does `tailsight load --slo` decide rightly where the truth has a closed form, and how often
+    /// does it decide?
+    Objectives(run::objectives::ObjectivesArgs),
     /// Diagnose a folder's recordings again: is the answer what it was, and is it right?
     Replay(replay::ReplayArgs),
     /// Cut recordings to short intervals with the same answer, without the names of others.
@@ -319,6 +322,7 @@ fn main() -> ExitCode {
         Command::PtVm(args) => pt_vm(&args),
         Command::ClockCheck(args) => clock_check::run(&args),
         Command::Watch(args) => run::watch::run(&args),
+        Command::Objectives(args) => run::objectives::run(&args),
         Command::Hostile(args) => hostile(&args),
         Command::Fault(args) => faults::run(&args).map(|()| ExitCode::SUCCESS).map_err(Into::into),
     };

@@ -7,6 +7,7 @@ use rand::RngExt;
 use tailsight_protocol::reply::{BlockedBy, Datagram, Datagrams, Expect, Http2, Op, Parser, Reply, Transport};
 use tailsight_protocol::{Kind, ProtocolError, Value, wire};
 
+use crate::http::HttpRequest;
 use crate::keys::Keys;
 use crate::rng::Rng;
 use crate::{Endpoint, Plan};
@@ -14,6 +15,7 @@ use crate::{Endpoint, Plan};
 /// What a request is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ask {
+    /// Which key; where the workload lists HTTP requests, which of them.
     pub(crate) key: u64,
     pub(crate) set: bool,
     /// Service time asked of the synthetic server, ns.
@@ -32,6 +34,9 @@ pub(crate) struct Encoder {
     secure: bool,
     host: String,
     path: String,
+    requests: Arc<[HttpRequest]>,
+    /// Sums of their weights.
+    weights: Vec<f64>,
     name: Vec<u8>,
     value: Vec<u8>,
     message: Vec<u8>,
@@ -63,6 +68,8 @@ impl Encoder {
             secure: matches!(plan.target, Endpoint::Tls(_)),
             host: plan.target.authority().unwrap_or("localhost").to_owned(),
             path: workload.path.clone(),
+            requests: workload.requests.clone().into(),
+            weights: cumulative(workload.requests.iter().map(|request| request.weight)),
             name: Vec::with_capacity(256),
             value: Vec::with_capacity(4096),
             message: Vec::with_capacity(4096),
@@ -76,6 +83,11 @@ impl Encoder {
 
     /// Draws the next request.
     pub(crate) fn draw(&self, rng: &mut Rng) -> Ask {
+        if let Some(whole) = self.weights.last() {
+            let at = rng.random::<f64>() * whole;
+            let request = self.weights.partition_point(|sum| *sum <= at).min(self.weights.len() - 1);
+            return Ask { key: request as u64, set: false, service_ns: 0 };
+        }
         let key = self.keys.pick(rng);
         let set = self.sets > 0.0 && rng.random::<f64>() < self.sets;
         let service_ns = if self.kind == Kind::Synthetic { self.service.draw(rng, 0, u32::MAX) } else { 0 };
@@ -114,6 +126,24 @@ impl Encoder {
 
     /// Writes an HTTP/2 request to its connection's output; returns what the reply must be, under its stream's id.
     pub(crate) fn write_http2(&mut self, http2: &mut Http2, ask: Ask) -> Result<Expect, BlockedBy> {
+        if let Some(listed) = self.requests.get(ask.key as usize) {
+            // RFC 9113, 8.2.1: names in lower case.
+            let names: Vec<(String, &str)> =
+                listed.fields_but_host().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
+            let length = listed.body.as_ref().map(|body| body.0.len().to_string());
+            let mut fields: Vec<(&str, &str)> = names.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+            fields.extend(length.as_deref().map(|length| ("content-length", length)));
+            let request = wire::http2::Request {
+                method: &listed.method,
+                scheme: if self.secure { "https" } else { "http" },
+                authority: listed.host().unwrap_or(&self.host),
+                path: &listed.path,
+                fields: &fields,
+                body: listed.body.as_ref().map(|body| &body.0[..]),
+            };
+            let id = http2.request(&request)?;
+            return Ok(Expect::new(u64::from(id), op(&listed.method)));
+        }
         self.value.clear();
         if ask.set {
             Value::write(&mut self.value, self.keys.value_len(ask.key) as usize, self.keys.value_seed(ask.key));
@@ -131,6 +161,18 @@ impl Encoder {
     }
 
     fn message(&mut self, out: &mut Vec<u8>, id: u64, ask: Ask) -> Expect {
+        if let Some(listed) = self.requests.get(ask.key as usize) {
+            let fields: Vec<(&str, &str)> = listed.fields_but_host().collect();
+            let request = wire::http1::Request {
+                method: &listed.method,
+                target: &listed.path,
+                host: listed.host().unwrap_or(&self.host),
+                fields: &fields,
+                body: listed.body.as_ref().map(|body| &body.0[..]),
+            };
+            wire::http1::request(out, &request);
+            return Expect::new(id, op(&listed.method));
+        }
         let length = self.keys.value_len(ask.key);
         let seed = self.keys.value_seed(ask.key);
         let stored = Value::Pattern { len: u64::from(length), seed };
@@ -203,6 +245,26 @@ impl Encoder {
             }
         }
     }
+}
+
+/// What an HTTP method does, as far as it says which replies fit.
+fn op(method: &str) -> Op {
+    match method {
+        "GET" => Op::Get,
+        "HEAD" => Op::Head,
+        "POST" | "PUT" => Op::Set,
+        "DELETE" => Op::Delete,
+        _ => Op::Other,
+    }
+}
+
+fn cumulative(weights: impl Iterator<Item = f64>) -> Vec<f64> {
+    weights
+        .scan(0.0, |sum, weight| {
+            *sum += weight;
+            Some(*sum)
+        })
+        .collect()
 }
 
 /// Finds the replies of one connection.

@@ -56,6 +56,12 @@ pub enum Complaint {
         limit: f64,
         /// The longest such wait, ns.
         longest_ns: u64,
+        /// Requests that waited until a connection had room.
+        #[serde(default)]
+        held: u64,
+        /// Their share of all.
+        #[serde(default)]
+        held_share: f64,
     },
     /// The rate that was sent is not the rate asked for.
     RateMissed {
@@ -132,6 +138,10 @@ impl Complaint {
         if let Self::GivenUp { times, requests, unasked, .. } = self {
             return *unasked > 0 || !is_rare(*times, *requests);
         }
+        // A few long waits are a slow server's; many times is a client with too few connections.
+        if let Self::Blocked { share, limit, .. } = self {
+            return share > limit;
+        }
         !matches!(
             self,
             Self::Failed { .. } | Self::ClockStepped { .. } | Self::NicClockStepped { .. } | Self::SamplesLost { .. }
@@ -192,13 +202,12 @@ impl Complaint {
                 share * 100.0,
                 limit * 100.0
             ),
-            Self::Blocked { requests, share, limit, longest_ns } => write!(
+            Self::Blocked { longest_ns, held, held_share, .. } => write!(
                 f,
-                "not an open loop: {} requests ({:.2} %, limit {:.2} %) found every connection at its limit, the \
-                 longest waited {}",
-                count(*requests),
-                share * 100.0,
-                limit * 100.0,
+                "not an open loop: {} requests ({:.1} %) were due while every connection waited for replies, and had to \
+                 wait, for {} at the longest",
+                count(*held),
+                held_share * 100.0,
                 duration(*longest_ns)
             ),
             Self::RateMissed { asked_per_s, sent_per_s, limit } => write!(

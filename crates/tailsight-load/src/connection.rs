@@ -3,14 +3,14 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use tailsight_protocol::reply::{Expect, Op};
 
 use crate::clock::now_ns;
 use crate::codec::{Ask, Encoder, Replies};
-use crate::pending::{
-    Arrival, BUSY, INTERNAL, Pending, SAMPLED, STAMP_DUE, apply_send_stamp, end, slot_finder, status,
-};
+use crate::http::GoodStatuses;
+use crate::pending::{Arrival, BUSY, INTERNAL, Pending, SAMPLED, STAMP_DUE, apply_send_stamp, end, slot_finder};
 use crate::sample::{Sample, Status};
 use crate::stamps;
 use crate::thread_log::{Stamp, ThreadLog, bump};
@@ -82,6 +82,8 @@ pub(crate) struct Connection {
     /// The clock of the NIC that stamps its packets, where one does.
     nic: Option<usize>,
     is_http2: bool,
+    /// Of HTTP, the status codes that are hoped for.
+    good: Option<Arc<GoodStatuses>>,
     /// Number of the request that had HTTP/2 stream 1 of this connection.
     first_stream: u64,
     replies: Replies,
@@ -107,7 +109,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Takes over a socket.
-    pub(crate) fn new(index: u32, socket: Socket, mut replies: Replies, outstanding: u32, datagram: bool) -> Self {
+    pub(crate) fn new(
+        index: u32,
+        socket: Socket,
+        mut replies: Replies,
+        outstanding: u32,
+        datagram: bool,
+        good: Option<Arc<GoodStatuses>>,
+    ) -> Self {
         // Room for late replies: replies may come out of order, and a slot is free only when its own reply has come.
         let slots = (outstanding as usize * 2).next_power_of_two().clamp(if datagram { 1024 } else { 2 }, 65_536);
         Self {
@@ -126,6 +135,7 @@ impl Connection {
             stamps: false,
             nic: None,
             is_http2: replies.http2().is_some(),
+            good,
             first_stream: 0,
             replies,
             out: Vec::with_capacity(16 << 10),
@@ -378,12 +388,13 @@ impl Connection {
     /// The server closed the connection: replies that end with it, and why the others are missing.
     fn end_of_stream(&mut self, log: &mut ThreadLog) -> Broken {
         let now = now_ns();
-        let (slots, mut ended) = (&mut self.slots, 0);
+        let (slots, good_statuses, mut ended) = (&mut self.slots, self.good.as_deref(), 0);
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
         let result = self.replies.close(|reply| {
             if let Some(pending) = reply.id.map(|id| &mut slots[find(id)]).filter(|p| p.flags & BUSY != 0) {
-                end(pending, log, status(&reply), Arrival { now, ..Arrival::default() }, self.index);
+                let status = log.replied(&reply, good_statuses);
+                end(pending, log, status, Arrival { now, ..Arrival::default() }, self.index);
                 ended += 1;
             }
         });
@@ -394,7 +405,7 @@ impl Connection {
 
     /// Records the replies in these bytes.
     fn feed(&mut self, bytes: &[u8], log: &mut ThreadLog, now: u64, stamp: Stamp) -> Result<u32, Broken> {
-        let (slots, index) = (&mut self.slots, self.index);
+        let (slots, index, good_statuses) = (&mut self.slots, self.index, self.good.as_deref());
         let mask = slots.len() - 1;
         let find = slot_finder(self.is_http2.then_some(self.first_stream), mask);
         let (emptied_ns, datagram) = (self.emptied_ns, self.datagram);
@@ -415,7 +426,7 @@ impl Connection {
                 early = true;
                 return;
             }
-            let status = status(&reply);
+            let status = log.replied(&reply, good_statuses);
             good |= matches!(status, Status::Ok | Status::Miss);
             // A datagram is read alone.
             let shared_since = (!datagram && (more || reply.end < bytes.len())).then_some(emptied_ns);

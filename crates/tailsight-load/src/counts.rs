@@ -28,12 +28,18 @@ pub struct Counts {
     pub lost: u64,
     /// Not answered by the end of the drain.
     pub unanswered: u64,
-    /// Requests that found every connection full.
+    /// How often a request was due and found every connection full: those that were due until one had room waited with it.
     pub blocked: u64,
+    /// Requests that waited until a connection had room: the ones counted as blocked, and those that were due behind them.
+    #[serde(default)]
+    pub held: u64,
     /// Replies without a request, or to a request that was given up.
     pub unasked: u64,
     /// Connections made again.
     pub reconnects: u64,
+    /// Of the replies, redirects (HTTP 3xx but 304): they are not followed.
+    #[serde(default)]
+    pub redirects: u64,
 }
 
 impl Counts {

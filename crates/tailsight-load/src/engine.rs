@@ -28,6 +28,9 @@ use crate::{Arrivals, BurstOver, Endpoint, LoadError, Plan, Receive, Schedule};
 const AHEAD: usize = 256;
 /// Requests sent in one turn before replies are looked at.
 const TURN: usize = 16;
+/// Requests that were due and not sent are counted one by one up to here, and by the rate beyond: a rate of 1e9 requests/s left 6e9 of
+/// them after 6 s, and counting them took 90 s.
+const COUNTED_ONE_BY_ONE: u64 = 1 << 20;
 /// How often the thread checks for stops, lost datagrams, closed connections and steps of clocks, ns.
 const MAINTENANCE_NS: u64 = 10_000_000;
 /// Attempts to connect again without a good reply, and the pause before each, ns.
@@ -82,6 +85,10 @@ pub(crate) struct Engine {
     in_flight: u64,
     /// Every connection was full or down when the last request was due, and no connection has changed since.
     full: bool,
+    /// A request found every connection full and was not sent yet.
+    held: bool,
+    /// Until when requests were last held back for that, ns: those that were due by then waited for a connection, not for the client.
+    held_until_ns: u64,
     lazy: bool,
     /// Whether epoll reported connections as readable that were not read yet.
     unread: bool,
@@ -147,6 +154,8 @@ impl Engine {
             pipelined: 0,
             in_flight: 0,
             full: false,
+            held: false,
+            held_until_ns: 0,
             lazy,
             unread: false,
             soonest_ns: 0,
@@ -280,20 +289,23 @@ impl Engine {
     /// Sends requests that are due, at most [`TURN`] of them, those of one connection in one call.
     #[inline]
     fn send_due(&mut self, now: u64) {
+        if self.held && !self.full {
+            (self.held, self.held_until_ns) = (false, now);
+        }
         for _ in 0..TURN {
             let Some(due) = self.ahead.front().copied() else { break };
             if due.intended_ns > now || due.intended_ns >= self.end_ns {
                 break;
             }
-            let waited = self.full;
             let Some(i) = self.next_connection() else {
-                if !waited {
+                if !self.held {
+                    self.held = true;
                     crate::thread_log::bump(&self.log.published.blocked);
                 }
                 break;
             };
             self.ahead.pop_front();
-            let flags = if waited { Sample::BLOCKED } else { 0 };
+            let flags = if due.intended_ns <= self.held_until_ns { Sample::BLOCKED } else { 0 };
             self.offer(i, due, flags);
             if due.count > 1 {
                 match self.plan.burst_over {
@@ -377,10 +389,31 @@ impl Engine {
             && let Some(schedule) = &mut self.schedule
         {
             let start = self.start_ns;
-            unsent += u64::from(self.plan.burst) * schedule.take_while(|at| start + at < end).count() as u64;
+            let mut counted_to = end;
+            let mut arrivals = 0;
+            for at in schedule.take_while(|at| start + at < end) {
+                arrivals += 1;
+                if arrivals == COUNTED_ONE_BY_ONE && matches!(self.plan.arrivals, Arrivals::Drawn(_)) {
+                    counted_to = start + at;
+                    break;
+                }
+            }
+            unsent += u64::from(self.plan.burst) * arrivals + self.expected_between(counted_to, end);
         }
         self.log.unsent(unsent);
         self.ahead.clear();
+    }
+
+    /// Requests of this thread that the rate asks for between two times, on average; a replay's file has no rate, and none.
+    fn expected_between(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let since = |at: u64| at.saturating_sub(self.start_ns);
+        match self.plan.arrivals {
+            Arrivals::Drawn(_) => {
+                let whole = self.plan.rate.expected(since(to_ns)) - self.plan.rate.expected(since(from_ns));
+                (whole / f64::from(self.plan.threads)).max(0.0) as u64
+            }
+            Arrivals::Closed(_) | Arrivals::Batch(_) | Arrivals::Replay(_) => 0,
+        }
     }
 
     /// The next connection in turn that has room.

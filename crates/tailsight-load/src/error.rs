@@ -74,6 +74,16 @@ pub enum LoadError {
         /// What came instead.
         reason: String,
     },
+    /// A first request was answered with an HTTP status that is no good reply.
+    #[error(
+        "{target} answered a first request with HTTP status {code}; if that is a good reply, say --good-statuses {code}"
+    )]
+    Status {
+        /// The target.
+        target: String,
+        /// The status.
+        code: u16,
+    },
     /// The preparation was ended from outside: interrupted, or the time for it was over.
     #[error("{target}: {reason}")]
     Ended {

@@ -15,6 +15,7 @@ mod engine;
 mod error;
 mod histogram;
 mod host;
+pub mod http;
 mod keys;
 mod nearby;
 mod nic;

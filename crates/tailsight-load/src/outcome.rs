@@ -15,6 +15,8 @@ const CPU_SHARE: f64 = 0.95;
 const STARVED_SHARE: f64 = 0.01;
 /// Share of the due requests that were delayed because every connection had its limit outstanding.
 const BLOCKED_SHARE: f64 = 0.001;
+/// When so many requests waited for a connection, it is named as the reason for what they took.
+const HELD_SHARE: f64 = 0.01;
 /// How far the sent rate may be from the rate asked for.
 const RATE_ERROR: f64 = 0.02;
 
@@ -115,6 +117,7 @@ impl Outcome {
             counts.sent += load(&log.sent);
             counts.unsent += load(&log.unsent);
             counts.blocked += load(&log.blocked);
+            counts.held += load(&log.held);
             counts.unasked += load(&log.unasked);
             counts.reconnects += load(&log.reconnects);
             counts.ok += log.count(Status::Ok);
@@ -125,6 +128,7 @@ impl Outcome {
             counts.garbage += log.count(Status::Garbage);
             counts.lost += log.count(Status::Lost);
             counts.unanswered += log.count(Status::Unanswered);
+            counts.redirects += (300..400).filter(|code| *code != 304).map(|code| log.code(code)).sum::<u64>();
             samples.extend_from_slice(log.samples.since(0));
         }
         counts.intended = counts.sent + counts.unsent;
@@ -148,7 +152,11 @@ impl Outcome {
             cpu_ns,
             complaints: Vec::new(),
         };
-        outcome.complain(published.iter().map(|log| log.samples.refused()).sum());
+        let code = |code: u16| published.iter().map(|log| log.code(code)).sum::<u64>();
+        let mut bad: Vec<(u64, u16)> = (100..600).map(|number| (code(number), number)).collect();
+        bad.retain(|(replies, number)| *replies > 0 && !outcome.plan.workload.good_statuses.contains(*number));
+        bad.sort_by(|a, b| b.cmp(a));
+        outcome.complain(published.iter().map(|log| log.samples.refused()).sum(), &bad);
         outcome
     }
 
@@ -183,7 +191,7 @@ impl Outcome {
     }
 
     /// Judges the client by the plan's limits.
-    fn complain(&mut self, samples_lost: u64) {
+    fn complain(&mut self, samples_lost: u64, bad_codes: &[(u64, u16)]) {
         let limits = self.plan.limits;
         let duration = self.duration_ns().max(1) as f64;
         let counts = self.counts;
@@ -224,9 +232,17 @@ impl Outcome {
             }
         }
         let share = counts.blocked as f64 / counts.intended.max(1) as f64;
-        if share > BLOCKED_SHARE {
+        let held_share = counts.held as f64 / counts.intended.max(1) as f64;
+        if share > BLOCKED_SHARE || held_share > HELD_SHARE {
             let longest_ns = self.threads.iter().map(|t| t.blocked_max_ns).max().unwrap_or(0);
-            complaints.push(Complaint::Blocked { requests: counts.blocked, share, limit: BLOCKED_SHARE, longest_ns });
+            complaints.push(Complaint::Blocked {
+                requests: counts.blocked,
+                share,
+                limit: BLOCKED_SHARE,
+                longest_ns,
+                held: counts.held,
+                held_share,
+            });
         }
         if let Some(asked) = self.asked() {
             let sent = counts.sent as f64;
@@ -241,6 +257,8 @@ impl Outcome {
             }
         }
         if counts.failed() > 0 {
+            let words = |(replies, code): &(u64, u16)| format!("HTTP status {code}: {replies}");
+            reasons.splice(0..0, bad_codes.iter().take(3).map(words));
             complaints.push(Complaint::Failed { counts, reasons });
         }
         let most = |of: fn(&ThreadReport) -> u64| self.threads.iter().map(of).max().unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use tailsight_protocol::reply::{Reply, Status as ReplyStatus};
 
+use crate::http::GoodStatuses;
 use crate::sample::{Sample, Status};
 use crate::thread_log::{Stamp, ThreadLog};
 
@@ -33,7 +34,13 @@ pub(crate) fn slot_finder(first_stream: Option<u64>, mask: usize) -> impl Fn(u64
     move |id| first_stream.map_or(id, |first| first.wrapping_add(id >> 1)) as usize & mask
 }
 
-pub(crate) fn status(reply: &Reply) -> Status {
+/// What a reply says. `good`: of HTTP, the status codes that are hoped for.
+pub(crate) fn status(reply: &Reply, good: Option<&GoodStatuses>) -> Status {
+    if let Some(good) = good
+        && !matches!(reply.status, ReplyStatus::Wrong(_))
+    {
+        return if good.contains(reply.code) { Status::Ok } else { Status::Error };
+    }
     match reply.status {
         ReplyStatus::Ok => Status::Ok,
         ReplyStatus::Miss => Status::Miss,

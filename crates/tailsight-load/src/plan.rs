@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_protocol::Kind;
 
 use crate::as_text;
+use crate::http::HttpRequest;
 use crate::{Arrivals, Endpoint, LoadError, Rate, Workload};
 use tailsight_units::parse::{duration_ns, write_duration};
 
@@ -250,6 +251,13 @@ impl Plan {
         }
     }
 
+    /// The plan as a report keeps it: without what authorises requests, and without their bodies.
+    #[must_use]
+    pub fn without_secrets(mut self) -> Self {
+        self.workload.requests = self.workload.requests.into_iter().map(HttpRequest::without_secrets).collect();
+        self
+    }
+
     /// Refuses what is impossible or contradicts itself.
     ///
     /// # Errors
@@ -257,6 +265,9 @@ impl Plan {
     pub fn validate(&self) -> Result<(), LoadError> {
         let refuse = |reason: String| Err(LoadError::Plan(reason));
         self.workload.validate()?;
+        if !self.workload.requests.is_empty() && !self.protocol.is_http() {
+            return refuse(format!("methods, header fields and bodies are HTTP's, and {} is asked for", self.protocol));
+        }
         if !(1..=1024).contains(&self.threads) {
             return refuse(format!("threads must be 1 to 1024, got {}", self.threads));
         }

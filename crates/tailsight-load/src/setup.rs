@@ -2,6 +2,7 @@
 //! that answered one request on each connection.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use nix::poll::{PollFd, PollFlags, poll};
 use tailsight_protocol::{Kind, wire};
@@ -26,13 +27,14 @@ const PASSES: u32 = 5;
 pub(crate) fn prepare(engine: &mut Engine, thread: u32) -> Result<(), LoadError> {
     let plan = engine.plan.clone();
     let datagram = plan.target.is_datagram();
+    let good = plan.protocol.is_http().then(|| Arc::new(plan.workload.good_statuses.clone()));
     for index in (thread..plan.connections).step_by(plan.threads as usize) {
         let socket = engine.dialer.connected(&engine.log.control.cancel())?;
         let mut places = plan.outstanding;
         if index == thread && plan.workload.preload && engine.encoder.has_keys() {
             places = places.max(STORING[usize::from(datagram)]);
         }
-        let mut connection = Connection::new(index, socket, Replies::new(&plan), places, datagram);
+        let mut connection = Connection::new(index, socket, Replies::new(&plan), places, datagram, good.clone());
         connection.connected(&mut engine.log).map_err(LoadError::io("prepare a connection"))?;
         let token = engine.connections.len();
         engine.poller.add(connection.fd(), token, false).map_err(LoadError::io("watch a connection"))?;
@@ -129,8 +131,14 @@ fn exchange(engine: &mut Engine, i: usize, step: &'static str, wanted: u64) -> R
     let before = engine.log.prepared;
     pump(engine, i, step, |connection| connection.in_flight() == 0)?;
     let (before, after) = (bad(&before), bad(&engine.log.prepared));
-    if after > before {
+    // Of several requests some may fail, and the load says how many do.
+    let is_mix = engine.plan.protocol.is_http() && engine.plan.workload.requests.len() > 1;
+    if after > before && !is_mix {
         let (target, protocol) = (engine.plan.target.to_string(), engine.plan.protocol.to_string());
+        let code = engine.log.prepared_code;
+        if code > 0 && engine.plan.protocol.is_http() {
+            return Err(LoadError::Status { target, code });
+        }
         let reason =
             format!("{} of {wanted} requests were answered with errors or with something else", after - before);
         return Err(LoadError::Setup { target, protocol, step, reason });

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use tailsight_protocol::reply::Reply;
+
 use crate::arena::Arena;
 use crate::cancel::Cancel;
 use crate::clock::WallWatch;
+use crate::http::GoodStatuses;
 use crate::nic::{Nics, StampSource};
+use crate::pending::status;
 use crate::sample::{Interval, Sample, Send, Status};
 use crate::stamps::Raw;
 use crate::{Endpoint, Histogram, Plan};
@@ -66,7 +70,10 @@ impl Control {
 pub(crate) struct Published {
     pub(crate) sent: AtomicU64,
     pub(crate) by_status: [AtomicU64; 8],
+    /// Replies by HTTP status code; empty for other protocols.
+    pub(crate) by_code: Box<[AtomicU64]>,
     pub(crate) blocked: AtomicU64,
+    pub(crate) held: AtomicU64,
     pub(crate) unasked: AtomicU64,
     pub(crate) unsent: AtomicU64,
     pub(crate) reconnects: AtomicU64,
@@ -83,11 +90,14 @@ impl Published {
             (plan.rate.expected(ns) * 1.1) as usize + 1000
         });
         let each = |room: usize| room.min(expected).div_ceil(threads) + 64;
+        let codes = if plan.protocol.is_http() { 600 } else { 0 };
         let rows = plan.duration_ns.map_or(36_000, |ns| (ns / INTERVAL_NS) as usize + 100).min(360_000);
         Self {
             sent: AtomicU64::new(0),
             by_status: Default::default(),
+            by_code: (0..codes).map(|_| AtomicU64::new(0)).collect(),
             blocked: AtomicU64::new(0),
+            held: AtomicU64::new(0),
             unasked: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
             reconnects: AtomicU64::new(0),
@@ -99,6 +109,11 @@ impl Published {
 
     pub(crate) fn count(&self, status: Status) -> u64 {
         self.by_status[status as usize].load(Ordering::Relaxed)
+    }
+
+    /// Replies with an HTTP status code.
+    pub(crate) fn code(&self, code: u16) -> u64 {
+        self.by_code.get(usize::from(code)).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     pub(crate) fn answered(&self) -> u64 {
@@ -148,6 +163,8 @@ pub(crate) struct ThreadLog {
     pub(crate) recording: bool,
     /// Replies by status, and samples with a receive stamp, while it is being prepared.
     pub(crate) prepared: [u64; 8],
+    /// The protocol's own number of the last error among them; 0: none, or it has none.
+    pub(crate) prepared_code: u16,
     pub(crate) prepared_stamped: u64,
     /// The client's lateness over all requests but the blocked ones, ns.
     pub(crate) lateness: Histogram,
@@ -178,6 +195,7 @@ impl ThreadLog {
             nics: Nics::default(),
             recording: false,
             prepared: [0; 8],
+            prepared_code: 0,
             prepared_stamped: 0,
             lateness: Histogram::default(),
             overslept: Histogram::default(),
@@ -199,6 +217,7 @@ impl ThreadLog {
         bump(&self.published.sent);
         let late = called_ns.saturating_sub(intended_ns);
         if blocked {
+            bump(&self.published.held);
             self.blocked_max_ns = self.blocked_max_ns.max(late);
         } else {
             self.lateness.add(late);
@@ -217,6 +236,21 @@ impl ThreadLog {
             let unsent = &self.published.unsent;
             unsent.store(unsent.load(Ordering::Relaxed) + count, Ordering::Relaxed);
         }
+    }
+
+    /// What a reply says; its status code is counted.
+    #[inline]
+    pub(crate) fn replied(&mut self, reply: &Reply, good: Option<&GoodStatuses>) -> Status {
+        let status = status(reply, good);
+        if self.recording
+            && let Some(count) = self.published.by_code.get(usize::from(reply.code))
+        {
+            bump(count);
+        }
+        if !self.recording && status == Status::Error {
+            self.prepared_code = reply.code;
+        }
+        status
     }
 
     /// A request that has ended, one way or the other.

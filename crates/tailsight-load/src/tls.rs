@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tailsight_protocol::Kind;
 
@@ -42,7 +44,17 @@ impl TlsSetup {
             Trust::Anyone => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))).with_no_client_auth()
             }
-            Trust::File(path) => builder.with_root_certificates(trusted(path)?).with_no_client_auth(),
+            Trust::File(path) => {
+                let authorities = WebPkiServerVerifier::builder_with_provider(trusted(path)?.into(), provider);
+                let authorities = authorities.build().map_err(|e| LoadError::Tls {
+                    target: target(),
+                    reason: format!("{} cannot be trusted", path.display()),
+                    source: Some(e.into()),
+                })?;
+                let certificates = CertificateDer::pem_file_iter(path).into_iter().flatten().filter_map(Result::ok);
+                let listed = Listed { authorities, certificates: certificates.collect() };
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(listed)).with_no_client_auth()
+            }
             Trust::System => {
                 let file = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
                 let file = file.unwrap_or_else(|| "/etc/ssl/certs/ca-certificates.crt".into());
@@ -180,6 +192,58 @@ impl Tls {
     /// Gives the buffer back for the next read.
     pub(crate) fn give_back(&mut self, plain: Vec<u8>) {
         self.plain = plain;
+    }
+}
+
+/// Trusts the authorities in a file, and a server that shows one of its certificates itself. `openssl req -x509` makes a certificate that
+/// is its own authority, and says so; webpki refuses an authority as a server, curl and browsers do not.
+#[derive(Debug)]
+struct Listed {
+    authorities: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Listed {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let error = match self.authorities.verify_server_cert(shown, intermediates, name, ocsp, now) {
+            Ok(verified) => return Ok(verified),
+            Err(error) => error,
+        };
+        // webpki looks at the time before it looks at this, and at the name after it. Its own type of error is not public.
+        if format!("{error:?}").contains("CaUsedAsEndEntity") && self.certificates.iter().any(|c| c == shown) {
+            verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(error)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.authorities.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.authorities.supported_verify_schemes()
     }
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::http::{GoodStatuses, HttpRequest, path_is_one};
 use crate::keys::MAX_KEY;
 use crate::{LoadError, Size};
 use tailsight_units::parse::{signed, whole as count};
@@ -79,8 +80,13 @@ pub struct Workload {
     /// Seed of the sizes of keys and values (`key-seed`): it must be the same on all agents, because replies are checked by
     /// it.
     pub key_seed: u64,
-    /// What HTTP requests ask for (`path`).
+    /// What HTTP requests ask for (`path`), where [`Workload::requests`] has none.
     pub path: String,
+    /// The HTTP requests that are sent, by weight; empty: `GET` of the path, and `POST` of a value for what stores.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<HttpRequest>,
+    /// Which HTTP status codes are good.
+    pub good_statuses: GoodStatuses,
     /// Service times asked of the synthetic server, in ns and any of the forms of a size (`service=exponential:10000`).
     pub service: Size,
     /// memcached text: meta commands with opaque ids (`meta=yes`).
@@ -103,6 +109,8 @@ impl Default for Workload {
             key_prefix: "ts".into(),
             key_seed: 0,
             path: "/".into(),
+            requests: Vec::new(),
+            good_statuses: GoodStatuses::default(),
             service: Size::Fixed(10_000),
             meta: false,
             resp3: false,
@@ -158,10 +166,8 @@ impl Workload {
         {
             return refuse(format!("values of {bytes} bytes are above max-value={}", self.max_value));
         }
-        if !self.path.starts_with('/') || !self.path.bytes().all(|b| b.is_ascii_graphic()) {
-            return refuse(format!("the path `{}` must begin with / and hold no spaces", self.path));
-        }
-        Ok(())
+        path_is_one(&self.path)?;
+        self.requests.iter().try_for_each(HttpRequest::validate)
     }
 }
 

@@ -23,6 +23,10 @@ use crate::report::{
     Summary, Verdict,
 };
 
+/// What a closed loop leaves out.
+const CLOSED: &str = "a closed loop sends no request before the reply to the one before it: what requests wait that come \
+                      while the server is busy is left out, and a slow server is asked less often";
+
 /// Level of the intervals of percentiles that were not asked for.
 const LEVEL: f64 = 0.95;
 /// With so many receive times from the kernel, a client that was kept from its core cannot have been late in receiving.
@@ -72,6 +76,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         service_ns,
         lateness_ns: lateness(endings, run.question),
         rate: achieved(&run, endings),
+        leaves_out: closed.then(|| CLOSED.into()),
         counts,
         client: Client {
             shared: shared as f64 / shown.len().max(1) as f64,
@@ -88,7 +93,7 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         restarts: method_verdict.map_or_else(Vec::new, |v| v.restarts),
         complaints: endings.iter().flat_map(|e| &e.complaints).map(remark).collect(),
         kept: kept(&run.rows, run.question.latency),
-        plan: run.question.plan.clone(),
+        plan: run.question.plan.clone().without_secrets(),
         against: None,
         objective: None,
         verdict,
@@ -323,6 +328,17 @@ fn overrides(invalidated: &Verdict, verdict: &Verdict) -> bool {
         // What is known in spite of the client is known.
         (Some(Na::ClientCpu), Verdict::NotAvailable { bounds, .. }) if !bounds.is_empty() => false,
         (_, Verdict::Number { .. }) | (Some(Na::ServerGone | Na::OutOfStep | Na::Client), _) => true,
+        // Requests that wait for a connection are sent late, and fewer than asked: that is the reason, and not the client's.
+        (Some(Na::OpenLoop), Verdict::NotAvailable { failed, .. }) => matches!(
+            failed.id,
+            AssumptionId::Method(
+                CheckId::Load
+                    | CheckId::ClientLateness
+                    | CheckId::Arrivals
+                    | CheckId::ArrivalsSuperposed
+                    | CheckId::ArrivalIndependence
+            )
+        ),
         (Some(Na::ClientCpu), Verdict::NotAvailable { failed, .. }) => matches!(
             failed.id,
             AssumptionId::Method(
@@ -368,8 +384,14 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
             Complaint::OutOfCpu { share, limit, .. } => {
                 (Na::ClientCpu, "CPU time of a loading thread over wall time", Some(*share), Some(*limit))
             }
-            Complaint::Blocked { share, limit, .. } => {
-                (Na::OpenLoop, "share of requests that found every connection full", Some(*share), Some(*limit))
+            // A server that stood still for a moment is in the interval, and no reason against a number.
+            Complaint::Blocked { share, limit, .. }
+                if share <= limit && matches!(context.verdict, Verdict::Number { .. }) =>
+            {
+                return None;
+            }
+            Complaint::Blocked { held_share: share, limit, .. } => {
+                (Na::OpenLoop, "share of requests that waited until a connection had room", Some(*share), Some(*limit))
             }
             Complaint::Starved { share, limit, .. }
                 if stamped < STAMPED || deepest > 0.99 && *share > 1.0 - deepest =>
@@ -383,6 +405,7 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
             Na::ClientStarved => hint::be_on_time(plan, context.machine),
             // More threads would take from the server what they lack.
             Na::ClientCpu if shares_cores => hint::be_on_time(plan, context.machine),
+            Na::OpenLoop => hint::have_room(plan, complaint),
             _ => complaint.advice().unwrap_or_default().to_owned(),
         };
         Some(refused(na, context.question, None, (test, statistic, threshold, n), reason, hint))
@@ -520,8 +543,10 @@ fn sum_counts(endings: &[Ending]) -> Counts {
         lost: a.lost + b.lost,
         unanswered: a.unanswered + b.unanswered,
         blocked: a.blocked + b.blocked,
+        held: a.held + b.held,
         unasked: a.unasked + b.unasked,
         reconnects: a.reconnects + b.reconnects,
+        redirects: a.redirects + b.redirects,
     })
 }
 

@@ -2,7 +2,7 @@
 //! number and its interval, or N/A with the reason, and every sample. Times are CLOCK_MONOTONIC ns, rates requests/s.
 //!
 //! [`tailsight_stats::method`] decides (without I/O), [`tailsight_load`] sends; this crate is the loop between them ([`measure()`])
-//! and the uses of measurements: files (`samples`, a feature), comparisons ([`against`]), sweeps over the rate ([`sweep`]), and the search
+//! and the uses of measurements: files (`samples`, a feature), comparisons ([`against`], and in turn: [`in_turn`]), objectives ([`decide`]), sweeps over the rate ([`sweep`]), and the search
 //! for the highest rate that meets an objective ([`slo`]).
 
 mod account;
@@ -12,8 +12,10 @@ pub mod assumption;
 mod batch;
 pub mod capacity;
 mod conclude;
+pub mod decide;
 mod error;
 pub mod hint;
+pub mod in_turn;
 pub mod latencies;
 mod load;
 mod local;

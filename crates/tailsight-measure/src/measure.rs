@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A batch lasts at least this long: its load is judged by rows of 100 ms.
 const SHORTEST_BATCH_NS: u64 = 1_000_000_000;
 /// Without any reply for so long, with requests under way, the server has stalled.
-const STALLED_NS: u64 = 3_000_000_000;
+pub(crate) const STALLED_NS: u64 = 3_000_000_000;
 /// Replies to recorded requests are waited for after a batch, at least and at most; and at most when the time allowed is over.
 const STRAGGLERS_NS: (u64, u64) = (150_000_000, 1_000_000_000);
 const LAST_STRAGGLERS_NS: u64 = 500_000_000;

@@ -19,6 +19,30 @@ pub struct Objective {
     pub limit_ns: f64,
 }
 
+/// Confidence that a decision must have.
+pub const LEVEL: f64 = 0.95;
+
+/// On which side of its limit an objective is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// The percentile is below the limit, with 95 % confidence.
+    Met,
+    /// It is not, with 95 % confidence.
+    Missed,
+    /// Neither is shown.
+    Open,
+}
+
+impl Objective {
+    /// For a sentence: `p99 < 10.0 s`.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let limit = tailsight_units::format::duration(self.limit_ns.round() as u64);
+        format!("{} < {limit}", percentile_name(self.quantile))
+    }
+}
+
 impl FromStr for Objective {
     type Err = Error;
 

@@ -47,12 +47,18 @@ const FIRST_BATCH: f64 = 1.0 / 6.0;
 pub(crate) const MOST_REQUESTS: f64 = 6e6;
 
 impl Question {
+    /// What is measured where nobody asks for a percentile.
+    #[must_use]
+    pub fn usual_targets() -> Vec<PercentileGoal> {
+        vec![PercentileGoal::new(0.99, Width::Relative(0.05))]
+    }
+
     /// p99 within 5 % at 95 %, of the response time, in at most a minute; the usual percentiles besides.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self {
             plan,
-            targets: vec![PercentileGoal::new(0.99, Width::Relative(0.05))],
+            targets: Self::usual_targets(),
             latency: Latency::Response,
             max_time: Duration::from_secs(60),
             percentiles: vec![0.5, 0.9, 0.99, 0.999],

@@ -10,7 +10,7 @@ use tailsight_load::{Complaint, Counts, Plan};
 use tailsight_stats::method;
 
 use crate::assumption::AssumptionId;
-use crate::objective::Objective;
+use crate::objective::{Decision, Objective};
 use crate::question::Latency;
 
 /// Version of the JSON: raised when something that was there changes its meaning or goes.
@@ -43,6 +43,9 @@ pub struct Report {
     pub lateness_ns: Lateness,
     /// What was asked and what came of it while measuring.
     pub rate: Achieved,
+    /// What the latencies leave out, in a sentence; absent in an open loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves_out: Option<String>,
     /// All requests, by what became of them.
     pub counts: Counts,
     /// What the client was and cost.
@@ -113,15 +116,31 @@ pub struct Against {
 }
 
 /// Whether an objective is met.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Met")]
 pub struct ObjectiveResult {
     /// The objective.
     pub objective: Objective,
-    /// Confidence that the percentile is below the limit; absent if there are too few samples.
+    /// Confidence that the percentile of what was measured is below the limit; absent if the samples cannot tell.
     pub confidence: Option<f64>,
-    /// The confidence is at least [`crate::slo::LEVEL`].
+    /// The decision is `met`.
     pub met: bool,
+    /// On which side of the limit it is, with 95 % confidence; `open` in older files, whose `met` says more.
+    #[serde(default = "open")]
+    pub decision: Decision,
+    /// Why it is open; or why it is missed, where no share of slow requests says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Samples behind the decision.
+    #[serde(default)]
+    pub n: usize,
+    /// Of these, how many took as long as the limit, or longer, or failed.
+    #[serde(default)]
+    pub above: usize,
+}
+
+fn open() -> Decision {
+    Decision::Open
 }
 
 impl Report {

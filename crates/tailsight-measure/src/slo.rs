@@ -4,7 +4,7 @@
 //!
 //! Each try is noisy, so a plain bisection is led astray for good by one wrong answer. This one is probabilistic (Horstein 1963;
 //! Waeber, Frazier and Henderson 2013): a belief over the logarithm of the threshold rate is updated by Bayes' rule with each
-//! try's *confidence* that the percentile is below the limit ([`confidence_below`]), and the next try is at the belief's median.
+//! try's *confidence* that the percentile is below the limit ([`decide()`]), and the next try is at the belief's median.
 //! A try counts for at most 19 to 1 ([`TRY_UNCERTAINTY`]), for two runs differ by more than their samples show. A rate at which nothing can
 //! be known counts against it. The answer is not the luckiest try: the belief's lower end is measured once more, on its own, and
 //! the confidence of that run is the one that is reported. Rates are requests/s, latencies ns.
@@ -14,21 +14,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_load::Rate;
-use tailsight_stats::compare::{confidence_below, confidence_below_dependent};
 use tailsight_stats::method::{PercentileGoal, Width, percentile_name};
 
 use crate::Error;
+use crate::decide::decide;
 use crate::load::Load;
 use crate::measure::{Event, Measurement, measure};
-use crate::objective::Objective;
+use crate::objective::{Decision, LEVEL, Objective};
 use crate::question::Question;
 use crate::report::Verdict;
 use crate::sweep::{Fate, fate};
 
 /// The least probability that a single try is wrong: it counts for at most 19 to 1.
 pub const TRY_UNCERTAINTY: f64 = 0.05;
-/// Confidence that the answer's own run must reach.
-pub const LEVEL: f64 = 0.95;
 /// What a try without an answer counts for its rate.
 const UNKNOWN: f64 = 0.25;
 const GRID: usize = 400;
@@ -38,17 +36,6 @@ const LOWEST: f64 = 10.0;
 const CLIENT_TRIES: usize = 2;
 /// Runs on their own for the answer.
 const CONFIRMATIONS: usize = 4;
-
-/// Confidence that a measurement's percentile is below the objective's limit; `None` if it has too few samples.
-#[must_use]
-pub fn confidence(objective: Objective, measurement: &Measurement) -> Option<f64> {
-    let accepted = measurement.accepted.as_ref()?;
-    if accepted.block == 1 {
-        Some(confidence_below(&accepted.latencies_ns, objective.quantile, objective.limit_ns))
-    } else {
-        confidence_below_dependent(&accepted.latencies_ns, objective.quantile, objective.limit_ns)
-    }
-}
 
 /// What is looked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,9 +59,12 @@ pub struct Try {
     pub rate: f64,
     /// Confidence that it meets the objective; absent where nothing can be known.
     pub confidence: Option<f64>,
-    /// The percentile, ns.
+    /// Whether it is met at this rate; `open` in older files, whose confidence says more.
+    #[serde(default = "open")]
+    pub decision: Decision,
+    /// The percentile, ns; absent where it is N/A.
     pub value_ns: Option<f64>,
-    /// Why nothing can be known.
+    /// Why it is open.
     pub reason: Option<String>,
     /// Whose fault that is.
     #[serde(default = "unclear")]
@@ -85,6 +75,10 @@ pub struct Try {
 
 fn unclear() -> Fate {
     Fate::Unclear
+}
+
+fn open() -> Decision {
+    Decision::Open
 }
 
 /// What was found.
@@ -185,9 +179,18 @@ pub fn highest(
         if let Some(reason) = hunt.client_reason() {
             return Ok(hunt.end("not-available", None, None, Some(reason)));
         }
-        let any_judged = hunt.tries.iter().any(|t| t.confidence.is_some());
-        let verdict = if any_judged && !stop.load(Ordering::Relaxed) { "not-met" } else { "not-available" };
-        return Ok(hunt.end(verdict, None, None, Some("no rate that was tried meets the objective".into())));
+        // What is open at the lowest rate may be met there.
+        let lowest = hunt.tries.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
+        return Ok(match lowest.filter(|t| t.decision != Decision::Missed).cloned() {
+            None if !stop.load(Ordering::Relaxed) && !hunt.tries.is_empty() => {
+                hunt.end("not-met", None, None, Some("no rate that was tried meets the objective".into()))
+            }
+            Some(Try { rate, reason: Some(why), .. }) => {
+                let why = format!("at {rate:.0} requests/s, the lowest rate tried, it is open: {why}");
+                hunt.end("not-available", None, None, Some(why))
+            }
+            _ => hunt.end("not-available", None, None, Some("no rate that was tried is shown to meet it".into())),
+        });
     };
     let mut belief = Belief::between((met / 2.0).max(1.0), missed.map_or(met * 1.02, |m| m * 2.0).min(top * 1.02));
     hunt.tries.iter().for_each(|t| belief.update(t.rate, t.confidence.unwrap_or(UNKNOWN)));
@@ -282,17 +285,19 @@ impl Hunt<'_> {
         question.plan.rate = Rate::Constant(rate);
         question.targets = vec![PercentileGoal::new(self.search.objective.quantile, Width::Any)];
         let measurement = measure(self.load, &question, self.stop, self.event)?;
-        let confidence = confidence(self.search.objective, &measurement);
-        let mut evidence = confidence.unwrap_or(UNKNOWN);
-        let (mut reason, mut kind) = (None, Fate::Number);
-        if confidence.is_none() {
-            kind = fate(&measurement.report);
-            if matches!(kind, Fate::Server | Fate::Client) {
-                evidence = 0.0;
-            }
-            if let Verdict::NotAvailable { reason: why, hint, .. } = &measurement.report.verdict {
-                (reason, self.hint) = (Some(why.clone()), hint.clone());
-            }
+        let decided = decide(self.search.objective, &measurement);
+        let kind = match decided.decision {
+            Decision::Open => fate(&measurement.report),
+            Decision::Met | Decision::Missed => Fate::Number,
+        };
+        // What a client that was late measured says nothing of the server.
+        let confidence = decided.confidence.filter(|_| kind != Fate::Client);
+        let evidence = confidence.unwrap_or(if kind == Fate::Unclear { UNKNOWN } else { 0.0 });
+        let mut reason = decided.reason;
+        if kind != Fate::Number
+            && let Verdict::NotAvailable { reason: why, hint, .. } = &measurement.report.verdict
+        {
+            (reason, self.hint) = (Some(why.clone()), hint.clone());
         }
         let key = percentile_name(self.search.objective.quantile);
         let summary = match question.latency {
@@ -300,7 +305,7 @@ impl Hunt<'_> {
             crate::Latency::Service => &measurement.report.service_ns,
         };
         let value_ns = summary.percentiles.get(&key).copied().flatten().map(|e| e.value);
-        let attempt = Try { rate, confidence, value_ns, reason, fate: kind, confirms };
+        let attempt = Try { rate, confidence, decision: decided.decision, value_ns, reason, fate: kind, confirms };
         (self.each)(&attempt, &measurement);
         self.tries.push(attempt);
         Ok(evidence)

@@ -20,8 +20,11 @@ use crate::slo::{Highest, round};
 
 /// How often the gap at saturation is halved.
 const HALVINGS: usize = 2;
-/// A list is left after so many rates in a row that were not kept.
+/// A list is left after so many rates in a row at which the server did not keep up.
 const LOST_IN_A_ROW: usize = 2;
+
+/// With a smaller share of the requests answered while others are sent, a queue grows.
+const ANSWERED: f64 = 0.98;
 
 /// Which rates.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +48,7 @@ pub enum Rates {
 pub enum Fate {
     /// A number.
     Number,
-    /// The server did not keep up, or does not settle at this rate.
+    /// The server did not keep up: it was sent less than asked, answered less than it was sent, or failed.
     Server,
     /// The client could not make this load, or not punctually.
     Client,
@@ -58,16 +61,22 @@ pub enum Fate {
 pub fn fate(report: &Report) -> Fate {
     let Verdict::NotAvailable { failed, .. } = &report.verdict else { return Fate::Number };
     use CheckId::{
-        ArrivalIndependence, Arrivals, ArrivalsSuperposed, ClientLateness, Drift, Errors, Load, RunLength, TailDrift,
-        UnitRoot,
+        ArrivalIndependence, Arrivals, ArrivalsSuperposed, ClientLateness, Drift, Errors, Load, TailDrift, UnitRoot,
     };
     match failed.id {
-        AssumptionId::Method(Load | Errors | UnitRoot | Drift | TailDrift | RunLength)
+        // A level that wanders, as other programs come and go, is a queue that grows only where replies stay behind.
+        AssumptionId::Method(UnitRoot | Drift | TailDrift) if !stays_behind(report) => Fate::Unclear,
+        AssumptionId::Method(Load | Errors | UnitRoot | Drift | TailDrift)
         | AssumptionId::Account(Na::OpenLoop | Na::Stalled | Na::ServerGone) => Fate::Server,
         AssumptionId::Method(ClientLateness | Arrivals | ArrivalsSuperposed | ArrivalIndependence)
         | AssumptionId::Account(Na::ClientCpu | Na::ClientStarved | Na::Client) => Fate::Client,
         _ => Fate::Unclear,
     }
+}
+
+/// Whether fewer requests were answered than sent: a queue grew.
+fn stays_behind(report: &Report) -> bool {
+    report.rate.answered < ANSWERED * report.rate.sent
 }
 
 /// A measurement at a rate.
@@ -211,7 +220,7 @@ impl Itinerary {
 
     fn learn(&mut self, rate: f64, fate: Fate) {
         let lost = matches!(fate, Fate::Server | Fate::Client);
-        self.lost_in_a_row = if lost { self.lost_in_a_row + 1 } else { 0 };
+        self.lost_in_a_row = if fate == Fate::Server { self.lost_in_a_row + 1 } else { 0 };
         if lost {
             self.missed = Some(self.missed.map_or(rate, |m| m.min(rate)));
         } else {
@@ -249,5 +258,13 @@ mod tests {
     #[test]
     fn a_list_is_left_when_nothing_is_kept_any_more() {
         assert_eq!(tour(Rates::List(vec![1.0, 2.0, 3.0, 4.0, 5.0]), 2.5), [1.0, 2.0, 3.0, 4.0]);
+        // A client that was late says nothing of the server: the rates that were asked for are all tried.
+        let mut plan = Itinerary::new(&Rates::List(vec![1.0, 2.0, 3.0, 4.0]));
+        let mut tried = 0;
+        while let Some(rate) = plan.next() {
+            tried += 1;
+            plan.learn(rate, Fate::Client);
+        }
+        assert_eq!(tried, 4);
     }
 }

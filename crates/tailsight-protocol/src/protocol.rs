@@ -25,6 +25,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether replies have HTTP's status codes.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http1 | Self::Http2)
+    }
+
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::MemcachedText, Self::MemcachedBinary, Self::Resp, Self::Http1, Self::Http2, Self::Echo, Self::Synthetic];

@@ -73,6 +73,7 @@ pub(crate) fn report() -> Report {
             ..Lateness::default()
         },
         rate: Achieved::default(),
+        leaves_out: None,
         counts: tailsight_load::Counts::default(),
         client: Client { shared: 0.25, shared_samples: 250, ..Client::default() },
         agents: Vec::new(),

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tailsight_load::{Interval, Sample};
+use tailsight_measure::objective::Decision;
 use tailsight_measure::report::{Achieved, Estimate, ObjectiveResult, Summary, Verdict};
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Measurement, Row};
@@ -61,7 +62,7 @@ fn facts(measurements: &[(&str, &Measurement)], sweep: bool) -> Value {
         let percentiles = m.report.response_ns.percentiles.iter().map(|(k, e)| (k.clone(), e.map(|e| e.value)));
         json!({"name": name, "percentiles_ns": percentiles.collect::<std::collections::BTreeMap<_, _>>()})
     };
-    let says = measurements[0].1.report.objective.map(|_| "The objective p99 < 500 µs is met");
+    let says = measurements[0].1.report.objective.as_ref().map(|_| "The objective p99 < 500 µs is met");
     json!({"results": measurements.iter().map(percentiles_of).collect::<Vec<_>>(), "sweep": sweep, "says": says})
 }
 
@@ -69,7 +70,15 @@ fn facts(measurements: &[(&str, &Measurement)], sweep: bool) -> Value {
 fn pages() -> Vec<(&'static str, String, Value)> {
     let (mut slow, fast) = (measured(200_000, 2_000.0), measured(50_000, 2_000.0));
     let objective = "p99<500us".parse().expect("an objective");
-    slow.report.objective = Some(ObjectiveResult { objective, confidence: Some(0.99), met: true });
+    slow.report.objective = Some(ObjectiveResult {
+        objective,
+        confidence: Some(0.99),
+        met: true,
+        decision: Decision::Met,
+        reason: None,
+        n: 1_000,
+        above: 2,
+    });
     let mut none = measured(400_000, 3_000.0);
     none.report.verdict = report().verdict;
     none.report.response_ns.n = 0;

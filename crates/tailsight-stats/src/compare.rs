@@ -90,16 +90,46 @@ pub fn confidence_below(samples: &[f64], q: f64, limit: f64) -> f64 {
     binomial_cdf(below as i64 - 1, samples.len(), q)
 }
 
-/// The same from dependent samples in time order: the sample counts for as many as its effective size. `None` where that
-/// cannot be estimated.
-pub fn confidence_below_dependent(series: &[f64], q: f64, limit: f64) -> Option<f64> {
+/// How sure it is on which side of a limit a percentile is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Sides {
+    /// Confidence that it is below the limit.
+    pub below: f64,
+    /// Confidence that it is at or above the limit.
+    pub above: f64,
+    /// Independent samples that would know as much.
+    pub effective_n: f64,
+}
+
+/// On which side of `limit` the `q` quantile of independent samples is, exact.
+pub fn sides(samples: &[f64], q: f64, limit: f64) -> Sides {
+    let below = samples.iter().filter(|x| **x < limit).count();
+    sides_of(below as f64, samples.len(), q)
+}
+
+/// The same of dependent samples in time order: the sample counts for as many as its effective size. `None` where that cannot be
+/// estimated. A sample may be infinite (a request that was never answered).
+pub fn sides_dependent(series: &[f64], q: f64, limit: f64) -> Option<Sides> {
     let below = series.iter().filter(|x| **x < limit).count();
     // Nothing at or above the limit (or nothing below): its own indicator does not vary, that of the percentile stands in.
     let threshold = if below == 0 || below == series.len() { quantile(&sorted(series.to_vec()), q)? } else { limit };
     let effective = effective_size_at(series, threshold, 0.95)?;
     let n = effective.interval_n.floor();
-    let below = (below as f64 / series.len() as f64 * n).floor();
-    Some(binomial_cdf(below as i64 - 1, n as usize, q))
+    Some(sides_of(below as f64 / series.len() as f64 * n, n as usize, q))
+}
+
+/// Of so many that are below the limit out of `n` independent ones. What is not whole is rounded against each claim.
+fn sides_of(below: f64, n: usize, q: f64) -> Sides {
+    Sides {
+        below: binomial_cdf(below.floor() as i64 - 1, n, q),
+        above: 1.0 - binomial_cdf(below.ceil() as i64, n, q),
+        effective_n: n as f64,
+    }
+}
+
+/// Confidence that the `q` quantile is below `limit`: [`sides_dependent`]'s.
+pub fn confidence_below_dependent(series: &[f64], q: f64, limit: f64) -> Option<f64> {
+    sides_dependent(series, q, limit).map(|sides| sides.below)
 }
 
 fn checked(samples: &[f64]) -> Result<Vec<f64>, Error> {

@@ -5,6 +5,7 @@
 //! - [`server`]: unmodified memcached, nginx and redis-server inside a namespace, pinned when asked, stopped when dropped;
 //! - [`load`]: the product's load generator in few words: any number of workloads at once, latency from the intended
 //!   send time;
+//! - [`queue`]: a perfect FIFO queue behind a port, whose latency has a closed form;
 //! - [`hostile`]: servers that do harm to whoever loads them;
 //! - [`disturbed`]: whether the machine's other work made a recording's slow messages slow;
 //! - [`process`]: children that run on a chosen CPU and die with us.
@@ -40,6 +41,7 @@ pub mod load;
 pub mod netns;
 pub mod process;
 pub mod published;
+pub mod queue;
 pub mod server;
 
 pub use cover::Cover;

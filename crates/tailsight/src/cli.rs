@@ -69,6 +69,8 @@ pub enum Command {
     Load(Box<Load>),
     /// Measure latency at rising load, or find the highest rate that meets an objective
     Sweep(Box<Sweep>),
+    /// Serve a queue whose latency has a closed form, to check a load generator against
+    Serve(crate::cli_serve::Serve),
     /// Generate load for a coordinator on another machine
     Agent(Agent),
     /// Print a man page, or write all of them

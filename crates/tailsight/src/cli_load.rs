@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tailsight_agent::AgentAddress;
 use tailsight_agent::coordinator::Role;
+use tailsight_load::http::{self, GoodStatuses};
 use tailsight_load::{Arrivals, BurstOver, Popularity, Protocol, Rate, Receive, Size, Wait, Workload};
 use tailsight_measure::objective::Objective;
 use tailsight_stats::method::PercentileGoal;
@@ -53,8 +54,9 @@ pub struct Traffic {
     /// Do not store the keys first
     #[arg(long, help_heading = "Requests")]
     pub no_preload: bool,
-    /// A percentile to know, with the width and level of its interval, such as p99:10us@95 or p99.9:5%; repeatable
-    #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<PercentileGoal>(), default_value = "p99:5%@95")]
+    /// A percentile to know, with the width and level of its interval, such as p99:10us@95 or p99.9:5%; repeatable [default:
+    /// p99:5%@95]
+    #[arg(long, value_name = "pQ[:WIDTH][@LEVEL]", value_parser = |t: &str| t.parse::<PercentileGoal>())]
     pub ci: Vec<PercentileGoal>,
     /// Percentiles to report besides
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percentile, default_value = "p50,p90,p99,p99.9", help_heading = "Statistics")]
@@ -95,6 +97,21 @@ pub struct Traffic {
     /// Seed of everything that is drawn
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Rate and arrivals")]
     pub seed: u64,
+    /// HTTP: the method [default: GET, with --data POST]
+    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "HTTP")]
+    pub method: Option<String>,
+    /// HTTP: a header field, such as 'Accept: text/html'; repeatable
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = |t: &str| http::field(t), help_heading = "HTTP")]
+    pub headers: Vec<(String, String)>,
+    /// HTTP: the body, as text or @FILE
+    #[arg(short = 'd', long, value_name = "TEXT|@FILE", help_heading = "HTTP")]
+    pub data: Option<String>,
+    /// HTTP: send the requests in this file, one a line: [WEIGHT] [METHOD] PATH
+    #[arg(long, value_name = "FILE", help_heading = "HTTP")]
+    pub requests: Option<PathBuf>,
+    /// HTTP: status codes that are good replies, such as 2xx,304,404; all others are errors [default: 200-399]
+    #[arg(long, value_name = "CODES", value_parser = |t: &str| t.parse::<GoodStatuses>(), help_heading = "HTTP")]
+    pub good_statuses: Option<GoodStatuses>,
     /// TLS: trust the certificates in this PEM file
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "TLS")]
     pub ca: Option<PathBuf>,
@@ -170,13 +187,13 @@ pub struct Load {
     /// Write the page; with --against it has the curves of both
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Compare with an earlier run's samples; exit 4 when this one is worse
-    #[arg(long, value_name = "FILE.parquet")]
-    pub against: Option<PathBuf>,
+    /// Compare with an earlier run's samples, or with a server that is measured in turn with this one; exit 4 when this one is worse
+    #[arg(long, value_name = "FILE.parquet|TARGET")]
+    pub against: Option<String>,
     /// With --against: how much slower it may be, such as 5%
     #[arg(long, value_name = "PERCENT", value_parser = allowance, requires = "against", default_value = "0%")]
     pub worse_by: f64,
-    /// An objective such as 'p99<500us'; exit 4 when it is not met with 95 % confidence
+    /// An objective such as 'p99<500us': met, missed (exit 4) or open (exit 3), with 95 % confidence, whatever the interval's width
     #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<Objective>())]
     pub slo: Option<Objective>,
     /// The server and what is asked.

@@ -18,6 +18,7 @@ mod cli_ideal;
 mod cli_import;
 #[cfg(feature = "load")]
 mod cli_load;
+mod cli_serve;
 mod cli_symbolise;
 mod cli_view;
 mod cli_watch;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Command::Ideal(args) => commands::ideal::run(&args),
         Command::Load(args) => commands::load::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
         Command::Agent(args) => commands::agent::run(&args),
         Command::Man(args) => commands::man::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
@@ -99,13 +101,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// The process's name of a command that generates load. In a recording of the server it is another program, and as `tailsight` it
+/// The process's name of a command that generates load, or serves one. In a recording of the server it is another program, and as `tailsight` it
 /// would be taken for the recorder. At most 15 bytes; threads inherit it.
 fn load_name(command: &Command) -> Option<&'static std::ffi::CStr> {
     match command {
         Command::Load(_) => Some(c"tailsight-load"),
         Command::Sweep(_) => Some(c"tailsight-sweep"),
         Command::Agent(_) => Some(c"tailsight-agent"),
+        Command::Serve(_) => Some(c"tailsight-serve"),
         Command::Ideal(args) if args.calibrate.is_some() => Some(c"tailsight-ideal"),
         _ => None,
     }

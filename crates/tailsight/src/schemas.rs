@@ -38,7 +38,8 @@ pub const SCHEMAS: [Printed; 10] = printed! {
     "import" "What an Intel PT recording held." crate::commands::import_json::Import;
     "ideal" "Of a run (Ideal), of a queue (--model: Prediction), of a server that was measured (--calibrate or --calibration alone: Calibration)."
         tailsight_ideal::Ideal, tailsight_ideal::queue::predict::Prediction, tailsight_measure::capacity::Calibration;
-    "load" "A latency under a load: a number with its interval, or N/A with the reason." tailsight_measure::report::Report;
+    "load" "A latency under a load: a number with its interval, or N/A with the reason (Report); two servers in turn (--against TARGET: Comparison)."
+        tailsight_measure::report::Report, tailsight_measure::in_turn::Comparison;
     "sweep" "Latency against load, or the highest rate that meets an objective." tailsight_measure::sweep::Sweep;
 };
 

@@ -9,6 +9,7 @@ mod cgroup;
 mod check;
 mod judge;
 mod modern;
+pub mod objectives;
 mod outcome;
 mod peel;
 mod programs;

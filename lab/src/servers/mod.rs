@@ -12,14 +12,10 @@
 
 mod backend;
 mod effects;
-mod epoll;
-mod ideal;
 mod inside;
 mod null;
-mod service;
 mod spiky;
 mod synthetic;
-mod text_protocol;
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -34,8 +30,7 @@ use crate::truth::TruthLog;
 use crate::{Error, Result};
 use tailsight_units::parse;
 
-pub use service::Service;
-pub use text_protocol::TextProtocol;
+pub use tailsight_testbed::queue::{Service, TextProtocol};
 
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -186,7 +181,10 @@ pub fn serve(args: &ServeArgs) -> Result<()> {
         Kind::RpcEpoll => null::events(args.port)?,
         Kind::RpcUdp => null::datagrams(args.port, args.threads.max(1))?,
         Kind::Synthetic => synthetic::start(args, truth)?,
-        Kind::Ideal => ideal::start(args)?,
+        Kind::Ideal => {
+            let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
+            tailsight_testbed::queue::start(address, args.service, args.speak)?.port()
+        }
         Kind::Backend => backend::start(args.port, args.stall, truth)?,
         Kind::Sink => sink(args.port)?,
         Kind::Spiky => {

@@ -12,10 +12,10 @@ use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
 
-use super::epoll::{self, Epoll};
 use super::spawn;
 use crate::wire::NULL_RPC;
 use crate::{Error, Result};
+use tailsight_testbed::queue::epoll::{self, Epoll};
 
 /// Listens on all IPv4 addresses.
 pub(super) fn listen(port: u16) -> Result<(TcpListener, u16)> {

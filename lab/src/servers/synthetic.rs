@@ -16,12 +16,12 @@ use rand::rngs::SmallRng;
 use tailsight_protocol::wire::synthetic::Request;
 
 use super::effects::Effects;
-use super::epoll::{self, Epoll};
 use super::{Queue, ServeArgs, Service, Work, inside, null, spawn};
 use crate::clock::{now_ns, sleep_until, spin_for};
 use crate::truth::{TruthLog, kind};
 use crate::wire::{REPLY_HEAD, REQUEST_HEAD, ReplyHead, Stamps, flags};
 use crate::{Error, Result};
+use tailsight_testbed::queue::epoll::{self, Epoll};
 
 /// A gap between two clock reads longer than this means that another task used the core, ns.
 const GAP_NS: u64 = 400;

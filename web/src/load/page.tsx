@@ -208,12 +208,14 @@ function notes({ report }: Result): string[] {
     out.push(
       "The objective " +
         objective(report.objective.objective) +
-        (report.objective.met
-          ? " is met"
-          : report.objective.confidence === null
-            ? " is not shown to be met"
-            : " is not met") +
-        (report.objective.confidence === null ? "." : ", confidence " + percent(report.objective.confidence) + "."),
+        { met: " is met", missed: " is missed", open: " is open: it is shown to be neither met nor missed" }[
+          report.objective.met ? "met" : report.objective.decision
+        ] +
+        (report.objective.confidence === null
+          ? "."
+          : report.objective.decision === "missed"
+            ? ", confidence " + percent(1 - report.objective.confidence) + "."
+            : ", confidence that it is met " + percent(report.objective.confidence) + "."),
     );
   return out;
 }

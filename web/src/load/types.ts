@@ -93,6 +93,9 @@ export type Assumption = {
 /** Which assumption a check is of, or which account of the client and the server ended the measurement. */
 export type AssumptionId = CheckId | Account;
 
+/** Bytes, as base64 in JSON. */
+export type Body = string;
+
 /** Where the requests of a [burst](Plan::burst) go. */
 export type BurstOver = "connection" | "connections";
 
@@ -195,6 +198,10 @@ export type Complaint = {
   /** Time ready to run without running, ns. */
   waited_ns: number;
 } | {
+  /** Requests that waited until a connection had room. */
+  held: number;
+  /** Their share of all. */
+  held_share: number;
   kind: "blocked";
   /** The limit. */
   limit: number;
@@ -264,7 +271,7 @@ export type Complaint = {
 
 /** Requests, counted. `intended = sent + unsent`, and `sent` is the sum of all the statuses. */
 export type Counts = {
-  /** Requests that found every connection full. */
+  /** How often a request was due and found every connection full: those that were due until one had room waited with it. */
   blocked: number;
   /** Not answered before the connection ended. */
   closed: number;
@@ -272,6 +279,8 @@ export type Counts = {
   error: number;
   /** Not answered before the connection sent bytes that are not the protocol's. */
   garbage: number;
+  /** Requests that waited until a connection had room: the ones counted as blocked, and those that were due behind them. */
+  held: number;
   /** Requests that were due. */
   intended: number;
   /** Datagrams not answered in time. */
@@ -282,6 +291,8 @@ export type Counts = {
   ok: number;
   /** Connections made again. */
   reconnects: number;
+  /** Of the replies, redirects (HTTP 3xx but 304): they are not followed. */
+  redirects: number;
   /** Of these, completely given to the kernel. */
   sent: number;
   /** Not answered by the end of the drain. */
@@ -293,6 +304,9 @@ export type Counts = {
   /** Answered with something else. */
   wrong: number;
 };
+
+/** On which side of its limit an objective is. */
+export type Decision = "met" | "missed" | "open";
 
 /** A percentile with its interval. */
 export type Estimate = {
@@ -306,6 +320,9 @@ export type Estimate = {
 
 /** What a measurement says of the load that was asked for. */
 export type Fate = "number" | "server" | "client" | "unclear";
+
+/** Which status codes are good: `2xx,304` or `200-399`. */
+export type GoodStatuses = string;
 
 /** What was found. */
 export type Highest = {
@@ -325,6 +342,20 @@ export type Highest = {
   tries: Try[];
   /** `met`, `not-met` (at no rate that was tried) or `not-available`. */
   verdict: string;
+};
+
+/** A request that is sent again and again. */
+export type HttpRequest = {
+  /** The body, in base64. */
+  body?: Body | null;
+  /** Header fields besides `Host` and `Content-Length`; a `Host` among them stands in for the target's. */
+  fields?: [string, string][];
+  /** `GET`, `POST`, … */
+  method: string;
+  /** Path and query. */
+  path: string;
+  /** How often it is sent, beside the weights of the others. */
+  weight: number;
 };
 
 /** Latency in a slice of time; ns, time in s since the start of the load. */
@@ -443,12 +474,20 @@ export type Machine = {
 
 /** Whether an objective is met. */
 export type Met = {
-  /** Confidence that the percentile is below the limit; absent if there are too few samples. */
+  /** Of these, how many took as long as the limit, or longer, or failed. */
+  above: number;
+  /** Confidence that the percentile of what was measured is below the limit; absent if the samples cannot tell. */
   confidence: number | null;
-  /** The confidence is at least [`crate::slo::LEVEL`]. */
+  /** On which side of the limit it is, with 95 % confidence; `open` in older files, whose `met` says more. */
+  decision: Decision;
+  /** The decision is `met`. */
   met: boolean;
+  /** Samples behind the decision. */
+  n: number;
   /** The objective. */
   objective: Objective;
+  /** Why it is open; or why it is missed, where no share of slow requests says so. */
+  reason?: string | null;
 };
 
 /** A percentile and its limit. */
@@ -569,6 +608,8 @@ export type Report = {
   latency: Latency;
   /** The client's own lateness over all requests: sent less due. */
   lateness_ns: Lateness;
+  /** What the latencies leave out, in a sentence; absent in an open loop. */
+  leaves_out?: string | null;
   /** The client's machine; absent in older files. */
   machine: Machine;
   /** Whether an objective is met at this rate, where one was asked about. */
@@ -681,13 +722,15 @@ export type Try = {
   confidence: number | null;
   /** Whether it is a separate run that confirms the answer. */
   confirms: boolean;
+  /** Whether it is met at this rate; `open` in older files, whose confidence says more. */
+  decision: Decision;
   /** Whose fault that is. */
   fate: Fate;
   /** The rate. */
   rate: number;
-  /** Why nothing can be known. */
+  /** Why it is open. */
   reason: string | null;
-  /** The percentile, ns. */
+  /** The percentile, ns; absent where it is N/A. */
   value_ns: number | null;
 };
 
@@ -729,6 +772,8 @@ export type Wait = string;
 
 /** Requests by their content. As text: an optional preset (`etc`, `usr`), then `name=value` pairs, separated by `;`: `usr;keys=1M;popularity=zipf:0.99`, `key=fixed:20;value=uniform:10,100;sets=0.1;preload=no`. */
 export type Workload = {
+  /** Which HTTP status codes are good. */
+  good_statuses: GoodStatuses;
   /** What key names begin with (`prefix`). */
   key_prefix: string;
   /** Seed of the sizes of keys and values (`key-seed`): it must be the same on all agents, because replies are checked by it. */
@@ -741,12 +786,14 @@ export type Workload = {
   max_value: number;
   /** memcached text: meta commands with opaque ids (`meta=yes`). */
   meta: boolean;
-  /** What HTTP requests ask for (`path`). */
+  /** What HTTP requests ask for (`path`), where [`Workload::requests`] has none. */
   path: string;
   /** The popularity of keys (`popularity`). */
   popularity: Popularity;
   /** Whether every key is stored before the load (`preload=yes|no`). Without it, reads may miss. */
   preload: boolean;
+  /** The HTTP requests that are sent, by weight; empty: `GET` of the path, and `POST` of a value for what stores. */
+  requests?: HttpRequest[];
   /** Redis: RESP3 (`resp3=yes`). */
   resp3: boolean;
   /** Service times asked of the synthetic server, in ns and any of the forms of a size (`service=exponential:10000`). */

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tailsight_load::{Complaint, LoadError, Plan, Protocol, Status, run};
+use tailsight_load::{Complaint, LoadError, Plan, Protocol, Rate, Sample, Status, run};
 
 use crate::support::{alone, echo, plain, plan, run_checked, scripted};
 
@@ -62,6 +62,32 @@ fn a_server_that_closes_is_connected_anew_and_the_rest_is_counted() {
     assert!(kept >= counts.closed, "{kept} {counts:?}");
 }
 
+/// Regression: "the longest waited 0 ns", each time: a request was not marked any more when it was sent at last.
+#[test]
+fn what_waits_for_a_connection_says_how_long_and_is_not_the_clients_lateness() {
+    let _alone = alone();
+    let address = scripted(|_, socket| {
+        let mut pauses = 0;
+        echo(socket, move |bytes, socket| {
+            pauses += 1;
+            if pauses == 20 {
+                std::thread::sleep(Duration::from_millis(150));
+            }
+            plain(bytes, socket)
+        });
+    });
+    let plan = Plan { outstanding: 1, connections: 1, ..plan(address, Protocol::Echo) };
+    let outcome = run_checked(plan);
+    let longest_ns = outcome.complaints.iter().find_map(|complaint| match complaint {
+        Complaint::Blocked { longest_ns, .. } => Some(*longest_ns),
+        _ => None,
+    });
+    assert!(longest_ns.is_some_and(|ns| ns > 100_000_000), "{:?}", outcome.complaints);
+    let held = outcome.samples.iter().filter(|s| s.flags & Sample::BLOCKED != 0);
+    // 2,000 requests/s for 150 ms.
+    assert!(held.count() > 200, "{:?}", outcome.counts);
+}
+
 #[test]
 fn a_server_that_stops_answering_ends_in_unanswered_requests() {
     let _alone = alone();
@@ -84,6 +110,17 @@ fn a_server_that_stops_answering_ends_in_unanswered_requests() {
     assert!(!outcome.is_sound(), "{:?}", outcome.complaints);
     assert!(outcome.complaints.iter().any(|c| matches!(c, Complaint::Blocked { .. })), "{:?}", outcome.complaints);
     assert!(outcome.complaints.iter().any(|c| matches!(c, Complaint::RateMissed { .. })), "{:?}", outcome.complaints);
+}
+
+/// Regression: 1e9 requests/s for 6 s ended after 98 s, for what was not sent was drawn one by one and counted.
+#[test]
+fn a_rate_that_nobody_can_send_is_counted_by_the_rate() {
+    let _alone = alone();
+    let address = scripted(|_, socket| echo(socket, plain));
+    let outcome = run_checked(Plan { rate: Rate::Constant(1e12), ..plan(address, Protocol::Echo) });
+    // Half a second of it; what is due is drawn, 256 arrivals ahead.
+    let due = outcome.counts.intended as f64;
+    assert!((due / 5e11 - 1.0).abs() < 0.02, "{:?}", outcome.counts);
 }
 
 #[test]

@@ -166,13 +166,16 @@ fn nginx_http2_with_tls() {
     let mut plan = plan(format!("tls://localhost:{port}"), Protocol::Http2);
     plan.trust = Trust::File(dir.path().join("cert.pem"));
     all_ok(plan.clone());
-    // An answer that is no error and not the thing asked for; and an error, which is refused before the load.
+    // An error is refused before the load; what is said to be good is no error.
+    for (path, status) in [("/gone", "404"), ("/broken", "500")] {
+        plan.workload.path = path.into();
+        let error = tailsight_load::run(plan.clone(), &std::sync::atomic::AtomicBool::new(false), |_| {}).unwrap_err();
+        assert!(error.to_string().contains(&format!("HTTP status {status}")), "{error}");
+    }
     plan.workload.path = "/gone".into();
+    plan.workload.good_statuses = "2xx,404".parse().unwrap();
     let outcome = run_checked(plan.clone());
-    assert_eq!(outcome.counts.miss, outcome.counts.sent, "{:?}", outcome.counts);
-    plan.workload.path = "/broken".into();
-    let error = tailsight_load::run(plan, &std::sync::atomic::AtomicBool::new(false), |_| {}).unwrap_err();
-    assert!(error.to_string().contains("answered with errors"), "{error}");
+    assert_eq!(outcome.counts.ok, outcome.counts.sent, "{:?}", outcome.counts);
 }
 
 /// What must be said of a server whose values are not those that were stored.

@@ -21,6 +21,7 @@ fn measurement(rows: Vec<Row>) -> Measurement {
         service_ns: Summary::default(),
         lateness_ns: Lateness::default(),
         rate: Achieved::default(),
+        leaves_out: None,
         counts: tailsight_load::Counts::default(),
         client: Client { agents: vec!["a".into(), "b".into()], ..Client::default() },
         agents: Vec::new(),

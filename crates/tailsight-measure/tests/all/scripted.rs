@@ -92,7 +92,7 @@ impl Scripted {
                         intended_ns: intended,
                         called_ns: intended + self.late_ns,
                         sent_ns: intended + self.late_ns + 100,
-                        received_ns: self.free as u64,
+                        received_ns: self.free as u64 + self.late_ns,
                         connection: 0,
                         flags: self.flags,
                         shared_ns: 0,

@@ -5,7 +5,11 @@
 
 use tailsight_load::Complaint;
 use tailsight_measure::assumption::AssumptionId;
-use tailsight_measure::report::{Checked, Estimate, KnownPercentile, Remark, Report, State, Summary, Verdict};
+use tailsight_measure::in_turn::{Comparison, Outcome as Compared};
+use tailsight_measure::objective::Decision;
+use tailsight_measure::report::{
+    Checked, Estimate, KnownPercentile, ObjectiveResult, Remark, Report, State, Summary, Verdict,
+};
 use tailsight_measure::slo::Highest;
 use tailsight_measure::sweep::{Fate, Point, Sweep};
 use tailsight_measure::{Latency, report::Against};
@@ -26,21 +30,13 @@ pub fn measurement(report: &Report, style: &Style) -> String {
     let mut out = Text { out: String::new(), style: *style };
     out.line(&headline(report), DIM);
     out.line("", "");
+    if let Some(decided) = &report.objective {
+        out.wrapped(&decision(decided), decision_colour(decided.decision));
+        out.line("", "");
+    }
     verdict(&mut out, report);
     if let Some(against) = &report.against {
         out.wrapped(&against_words(against), if against.worse { BAD } else { "" });
-    }
-    if let Some(met) = &report.objective {
-        let surely = met.confidence.map_or("N/A".into(), percent_down);
-        let is = match (met.met, met.confidence) {
-            (true, _) => "met",
-            (false, Some(_)) => "NOT met",
-            (false, None) => "not shown to be met",
-        };
-        out.wrapped(
-            &format!("{}: {is} (confidence {surely}, 95 % wanted)", met.objective),
-            if met.met { "" } else { BAD },
-        );
     }
     out.line("", "");
     table(&mut out, report);
@@ -63,6 +59,36 @@ pub fn measurement(report: &Report, style: &Style) -> String {
         out.wrapped(&format!("note: {}", remark.text), WARN);
     }
     out.out
+}
+
+/// An objective and on which side of it the percentile is, in a sentence.
+fn decision(decided: &ObjectiveResult) -> String {
+    let ObjectiveResult { objective, n, above, .. } = decided;
+    let allowed = percent(1.0 - objective.quantile);
+    let (n, above, objective) = (count(*n as u64), count(*above as u64), &objective.words());
+    let evidence = format!("{above} of {n} requests took longer or failed, {allowed} may");
+    let sure = |confidence: f64| format!("confidence {}", percent_down(confidence));
+    match (decided.decision, decided.confidence) {
+        (Decision::Met, Some(below)) => format!("{objective}: met ({}): {evidence}", sure(below)),
+        (Decision::Missed, Some(below)) if decided.reason.is_none() => {
+            format!("{objective}: MISSED ({}): {evidence}", sure(1.0 - below))
+        }
+        (Decision::Missed, _) => format!("{objective}: MISSED: {}", decided.reason.as_deref().unwrap_or(&evidence)),
+        (_, below) => {
+            let why = decided.reason.as_deref().unwrap_or("the samples do not tell");
+            let below =
+                below.map_or(String::new(), |below| format!("; confidence that it is met {}", percent_down(below)));
+            format!("{objective}: open, neither met nor missed with 95 % confidence: {why} ({evidence}{below})")
+        }
+    }
+}
+
+fn decision_colour(decision: Decision) -> &'static str {
+    match decision {
+        Decision::Met => BOLD,
+        Decision::Missed => BAD,
+        Decision::Open => BOLD_WARN,
+    }
 }
 
 /// Assumptions that held; those that did not, with their figures; those that were not checked.
@@ -114,7 +140,10 @@ fn headline(r: &Report) -> String {
     let sent = count(r.rate.sent.round() as u64);
     let rate = match r.rate.asked {
         Some(asked) => format!("{} requests/s asked, {sent} sent", count(asked.round() as u64)),
-        None if r.plan.arrivals.is_closed() => format!("closed loop ({}), {sent} requests/s", r.plan.arrivals),
+        None if r.plan.arrivals.is_closed() => format!(
+            "closed loop ({}), {sent} requests/s: without what requests wait that come while the server is busy",
+            r.plan.arrivals
+        ),
         None => format!("{sent} requests/s"),
     };
     let arrivals = if r.plan.arrivals.is_closed() { String::new() } else { format!(", {} arrivals", r.plan.arrivals) };
@@ -398,6 +427,7 @@ fn requests(r: &Report) -> String {
         (c.unsent, "never sent"),
         (c.blocked, "delayed by full connections"),
         (c.reconnects, "reconnects"),
+        (c.redirects, "redirects (not followed)"),
     ] {
         if n > 0 {
             text += &format!(", {} {what}", count(n));
@@ -423,6 +453,39 @@ fn against_words(a: &Against) -> String {
         a.p_slower,
         a.block
     )
+}
+
+/// Two servers that were measured in turn: a line a round, then which is slower.
+pub fn comparison(c: &Comparison, style: &Style) -> String {
+    let mut out = Text { out: String::new(), style: *style };
+    out.line(&format!("{} of {} beside {}, measured in turn", c.percentile, c.target, c.other), DIM);
+    out.line("", "");
+    out.line(&format!("{:>5} {:>11} {:>11} {:>9}", "round", "this", "the other", "ratio"), DIM);
+    for (i, round) in c.rounds.iter().enumerate() {
+        let time = |value: Option<f64>| value.map_or("N/A".into(), ns);
+        let ratio = round.target_ns.zip(round.other_ns).map_or(String::new(), |(a, b)| format!("{:.3}", a / b));
+        let why = round.reason.as_deref().map_or(String::new(), |why| format!("   {why}"));
+        let line = format!("{:>5} {:>11} {:>11} {ratio:>9}{why}", i + 1, time(round.target_ns), time(round.other_ns));
+        out.wrapped(&line, DIM);
+    }
+    out.line("", "");
+    let times = match (c.ratio, c.ratio_ci95) {
+        (Some(ratio), Some([lower, upper])) => {
+            let n = c.rounds.iter().filter(|r| r.target_ns.is_some() && r.other_ns.is_some()).count();
+            format!("{ratio:.3} times the other's, {lower:.3} to {upper:.3} at 95 %, {}", counted(n as u64, "round"))
+        }
+        _ => String::new(),
+    };
+    let p = |p: Option<f64>| p.map_or(String::new(), |p| format!("; p = {}", figure(p)));
+    let allowed = if c.allowed > 0.0 { format!("; {} more are allowed", percent(c.allowed)) } else { String::new() };
+    let (words, colour) = match c.verdict {
+        Compared::Worse => (format!("WORSE: {} {times}{}{allowed}", c.percentile, p(c.p_slower)), BAD),
+        Compared::Better => (format!("better: {} {times}{}", c.percentile, p(c.p_faster)), BOLD),
+        Compared::Alike => (format!("not shown to differ: {} {times}{}{allowed}", c.percentile, p(c.p_slower)), BOLD),
+        Compared::NotAvailable => (format!("N/A: {}", c.reason.as_deref().unwrap_or("too few rounds")), BOLD_WARN),
+    };
+    out.wrapped(&words, colour);
+    out.out
 }
 
 /// A sweep: a line a rate, then saturation, then the objective.
@@ -510,8 +573,8 @@ fn objective(out: &mut Text, highest: &Highest) {
 fn answer(highest: &Highest) -> String {
     let (Some(rate), Some(confidence)) = (highest.rate, highest.confidence) else {
         let reason = highest.reason.as_deref().unwrap_or("");
-        let name = if highest.verdict == "not-met" { "NOT met" } else { "N/A" };
-        return format!("{}: {name}: {reason}", highest.objective);
+        let name = if highest.verdict == "not-met" { "NOT met" } else { "open" };
+        return format!("{}: {name}: {reason}", highest.objective.words());
     };
     let range = highest.threshold.map_or(String::new(), |(a, b)| {
         let (a, b) = (count(a.round() as u64), count(b.round() as u64));
@@ -523,7 +586,8 @@ fn answer(highest: &Highest) -> String {
         _ => "",
     };
     let (rate, confidence) = (count(rate.round() as u64), percent_down(confidence));
-    format!("{} holds up to {rate} requests/s (confidence {confidence}{range}{bound})", highest.objective)
+    let objective = highest.objective.words();
+    format!("{objective} holds up to {rate} requests/s (confidence {confidence}{range}{bound})")
 }
 
 fn point(p: &Point) -> String {
@@ -554,8 +618,11 @@ fn signed(value: f64) -> String {
     if value < 0.0 { format!("-{text}") } else { format!("+{text}") }
 }
 
-/// A confidence, never rounded up: 99.99 % is not 100 %.
+/// A confidence, never rounded up: nothing is 100 % sure.
 fn percent_down(share: f64) -> String {
+    if share > 0.999 {
+        return "above 99.9 %".into();
+    }
     let value = (share * 1000.0 + 1e-9).floor() / 10.0;
     format!("{} %", if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.1}") })
 }
@@ -619,7 +686,7 @@ mod tests {
     fn a_confidence_is_not_rounded_up() {
         assert_eq!(
             (percent_down(0.95), percent_down(0.99999), percent_down(1.0)),
-            ("95 %".into(), "99.9 %".into(), "100 %".into())
+            ("95 %".into(), "above 99.9 %".into(), "above 99.9 %".into())
         );
     }
 }

@@ -13,6 +13,7 @@ pub mod man;
 pub mod record;
 pub mod report;
 pub mod schema;
+pub mod serve;
 pub mod show;
 pub mod symbolise;
 pub mod usage;

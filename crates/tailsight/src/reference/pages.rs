@@ -339,7 +339,16 @@ pub const PAGES: &[Page] = &[
                 "exit 4 when it is slower than an earlier run",
                 "tailsight load http://localhost:8080/ --rate 2k --against base.parquet",
             ),
-            ("exit 4 when an objective is not met", "tailsight load redis://localhost --rate 20k --slo 'p99<500us'"),
+            (
+                "exit 4 when a build is slower than the other, both measured in turn",
+                "tailsight load http://new:8080/ --rate 2k --against http://old:8080/",
+            ),
+            ("exit 4 when an objective is missed", "tailsight load redis://localhost --rate 20k --slo 'p99<500us'"),
+            (
+                "a request as users send it",
+                "tailsight load https://shop/orders --rate 500 -d @order.json \\\n    \
+                 -H 'Content-Type: application/json' --good-statuses 2xx,409",
+            ),
             ("a closed loop", "tailsight load memcached://localhost --closed 1"),
             (
                 "from two other machines",
@@ -347,7 +356,13 @@ pub const PAGES: &[Page] = &[
                  --agent 10.0.0.7:7411#AB... --agent 10.0.0.8:7411#CD...",
             ),
         ],
-        exits: &[(0, "a number"), FAILED, (2, "contradictory options"), (3, "N/A"), (4, "worse, or objective not met")],
+        exits: &[
+            (0, "a number; with --slo and without --ci: the objective is met"),
+            FAILED,
+            (2, "contradictory options"),
+            (3, "N/A; the objective is open"),
+            (4, "worse, or the objective is missed"),
+        ],
         files: &[("FILE.parquet", "with --out: every sample; docs/load.md describes the columns")],
         environment: &[
             ("TAILSIGHT_AGENT_TOKEN", "the agents' token, without --agent-token-file"),
@@ -382,6 +397,26 @@ pub const PAGES: &[Page] = &[
             COLOR,
             COLUMNS,
         ],
+    },
+    Page {
+        name: "serve",
+        usage: &["[OPTIONS]"],
+        notes: &[
+            "Request n, which came at A(n), leaves at D(n) = max(D(n-1), A(n)) + S(n): one server, in the order of arrival. With \
+             Poisson arrivals that is M/G/1. The server looks at its connections all the time, so that it sees arrivals when \
+             they happen and its own system calls are part of the service times.",
+            "What a load generator measures is that queue's latency and the way through the kernel, some tens of \
+             microseconds on loopback. docs/measurement.md compares Tailsight and others so.",
+        ],
+        examples: &[
+            ("a queue with fixed service times", "tailsight serve --service fixed:200us"),
+            ("and in another shell its latency at half load", "tailsight load memcached://127.0.0.1:7000 --rate 2500"),
+            ("and what that should be", "tailsight ideal --model 'M/D/1 50%' --service 200us"),
+            ("for other load generators", "tailsight serve --protocol http1 --service exponential:1ms --port 8080"),
+        ],
+        exits: &[(0, "it was ended"), FAILED, USAGE],
+        files: &[],
+        environment: &[],
     },
     Page {
         name: "agent",

@@ -68,6 +68,26 @@ fn a_focus_that_is_none_is_wrong_usage() {
 #[test]
 fn a_bad_url_prints_the_usage_of_the_command_it_was_given_to() {
     fails(&["load", "nonsense://host", "--rate", "1k"], 2, &["nonsense", "Usage: tailsight load"]);
+    for (words, said) in [
+        (&["-X", "PUT"][..], "are HTTP's, and resp is asked for"),
+        (&["-H", "X: y"], "are HTTP's"),
+        (&["--good-statuses", "2xx"], "is for HTTP"),
+        (&["--against", "http://h"], "speaks resp"),
+        (&["--against", "redis://g", "--max-time", "10s"], "--max-time 40s or more"),
+        (&["--against", "redis://g", "-o", "x"], "--out cannot be used with two servers in turn"),
+    ] {
+        fails(&[&["load", "redis://h", "--rate", "1k"], words].concat(), 2, &[said]);
+    }
+    for (words, said) in [
+        (&["-H", "Accept"][..], "NAME: VALUE"),
+        (&["-H", "Content-Length: 3"], "frames the message"),
+        (&["-X", "GET /"], "is no HTTP method"),
+        (&["--good-statuses", "9xx"], "codes and ranges"),
+        (&["-d", "@/no/such/file"], "/no/such/file"),
+        (&["--requests", "/no/such/file"], "/no/such/file"),
+    ] {
+        fails(&[&["load", "http://h", "--rate", "1k"], words].concat(), 2, &[said]);
+    }
     fails(&["sweep", "nonsense://host"], 2, &["nonsense", "Usage: tailsight sweep"]);
 }
 

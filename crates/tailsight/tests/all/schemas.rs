@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -110,8 +111,12 @@ fn an_output_with_another_field_or_another_type_is_not_as_its_schema_says() {
     assert!(!wrong("diagnose", &bad).is_empty());
 }
 
-/// Answers every line of HTTP with an empty page.
+/// Answers every request with an empty page, at once.
 fn http_server() -> String {
+    http_server_that_takes(Duration::ZERO)
+}
+
+fn http_server_that_takes(time: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
@@ -119,7 +124,11 @@ fn http_server() -> String {
             std::thread::spawn(move || {
                 let mut writer = stream.try_clone().expect("a handle");
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                    if line.is_empty() && writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                    if !line.is_empty() {
+                        continue;
+                    }
+                    std::thread::sleep(time);
+                    if writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
                         return;
                     }
                 }
@@ -175,6 +184,23 @@ fn settings_of_the_host_are_shown() {
     let page = dir.path().join("page.html").display().to_string();
     assert!(run(&["report", &run_dir, "-o", &page]).status.success());
     assert_eq!(element(&page, "page")["meta"]["settings"], meta["settings"]);
+}
+
+/// A server that takes 4 ms longer is worse whatever else the machine does, and the other way round it is better.
+#[test]
+fn of_two_servers_in_turn_the_slower_one_is_named() {
+    let (slow, fast) = (http_server_that_takes(Duration::from_millis(4)), http_server());
+    let words = ["load", &slow, "--rate", "200", "--against", &fast, "--max-time", "40s", "--ci", "p50", "--json"];
+    let output = run(&words);
+    let comparison = json(&output);
+    holds("load", &comparison);
+    assert_eq!(comparison["verdict"], "worse", "{comparison:#}");
+    assert_eq!(output.status.code(), Some(4), "{}", shown(&output));
+    assert!(comparison["ratio"].as_f64().expect("a ratio") > 2.0, "{comparison:#}");
+    let rounds = comparison["rounds"].as_array().expect("rounds");
+    assert_eq!(rounds.len(), 8, "{comparison:#}");
+    let first = rounds.iter().filter(|round| round["target_first"] == true).count();
+    assert!((1..8).contains(&first), "the order is drawn for each round: {comparison:#}");
 }
 
 /// N/A or a number: both have a schema, and a measurement this short is the one or the other.

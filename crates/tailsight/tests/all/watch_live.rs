@@ -22,6 +22,8 @@ use crate::support::{Live, address, check_run, run, shown, tailsight, wait_for};
 const PORT: u16 = 21340;
 /// Nothing of the machine itself holds a message up for so long, but where it is very busy.
 const LIMIT_MS: u64 = 60;
+/// A watcher that has written a run looks for the next slow message after this long at most, ns.
+const END_OF_A_CAPTURE_NS: u64 = 200_000_000;
 /// How long the server is stopped.
 const STOP: Duration = Duration::from_millis(150);
 
@@ -113,8 +115,17 @@ fn a_server_that_is_stopped_is_captured_each_time_with_its_cause() {
         (stops, watcher.end())
     });
     let captures: Vec<&Value> = lines.iter().filter(|line| line["event"] == "capture").collect();
+    let mut judged = 0;
     for (begin, end) in stops {
-        // Replied to right behind the stop; a watcher that had made another capture just then has it in that one, or missed it.
+        // On cores that are never free a run is written for seconds: slow messages of that time are only counted.
+        let taken_until = |capture: &Value| {
+            capture["unix_ns"].as_u64().unwrap() + capture["taken_ns"].as_u64().unwrap() + END_OF_A_CAPTURE_NS
+        };
+        if captures.iter().any(|c| c["unix_ns"].as_u64().unwrap() < begin && taken_until(c) > begin) {
+            continue;
+        }
+        judged += 1;
+        // Replied to right behind the stop.
         let of_stop = |capture: &&&Value| {
             let at = capture["unix_ns"].as_u64().unwrap();
             at > begin && at < end + 100_000_000
@@ -132,6 +143,10 @@ fn a_server_that_is_stopped_is_captured_each_time_with_its_cause() {
         assert!(check_run(Path::new(path)).0 > 500, "{capture:#}");
         assert!(told_message(capture).is_some(), "no message has these latencies: {capture:#}");
         assert!(Path::new(path).join("diagnosis.json").exists());
+    }
+    if judged == 0 {
+        let why = "each stop fell into the writing of another capture";
+        return tailsight_testing::not_judged("a_server_that_is_stopped_is_captured_each_time_with_its_cause", why);
     }
     let ended = lines.last().unwrap();
     assert_eq!(ended["event"], "ended");

@@ -151,6 +151,7 @@ mod tests {
             held_ns: 5,
             began_before: false,
             blind_ns: 0,
+            taken_ns: 0,
             messages: None,
             explained: None,
             causes: vec![],

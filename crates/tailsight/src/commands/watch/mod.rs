@@ -240,6 +240,7 @@ impl<'a> Watching<'a> {
         self.budget.made(now);
         let captured = self.watch.capture(&slow, &run);
         self.watch.take_next();
+        let taken = self.args.after + now.elapsed();
         let captured = match captured {
             Ok(captured) => captured,
             // The server is watched all the same: the next one may have room.
@@ -270,6 +271,7 @@ impl<'a> Watching<'a> {
             held_ns: meta.end_ns.saturating_sub(meta.start_ns),
             began_before: meta.capture.as_ref().is_some_and(|capture| capture.began_before),
             blind_ns: captured.blind.as_nanos() as u64,
+            taken_ns: taken.as_nanos() as u64,
             messages: None,
             explained: None,
             causes: vec![],

@@ -1,14 +1,18 @@
-//! A perfect FIFO server with one queue: the latency of a queue when only its arrivals and service times matter. In:
-//! requests in a language that other load generators speak too. Out: replies, each at the time at which the ideal server
-//! would have given it.
+//! A perfect FIFO server with one queue: the latency of a queue when only its arrivals and service times matter. In: a port, a law of
+//! service times, requests in a language that load generators speak. Out: replies, each at the time at which the ideal server would
+//! have given it.
 //!
 //! Request n, seen at A(n), leaves at D(n) = max(D(n-1), A(n)) + S(n). While it has connections the thread never sleeps and looks
 //! at them all the time, also while a request is "in service": so it sees arrivals when they happen, its own system
 //! calls are part of the service times and do not add to them, and what interrupts it delays the requests of that moment
 //! but not those behind them. With Poisson arrivals this is M/G/1; S should be well above the price of a reply (5-10 us).
 
+pub mod epoll;
+mod service;
+mod text_protocol;
+
 use std::collections::{HashMap, VecDeque};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::rc::Rc;
 
@@ -17,11 +21,12 @@ use nix::sys::socket::{MsgFlags, recv, send};
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::epoll::{self, Epoll};
-use super::text_protocol::{Next, Store};
-use super::{ServeArgs, Service, null, spawn};
-use crate::clock::now_ns;
+use crate::load::now_ns;
 use crate::{Error, Result};
+use epoll::Epoll;
+pub use service::Service;
+pub use text_protocol::TextProtocol;
+use text_protocol::{Next, Store};
 
 /// A request that was seen.
 struct Waiting {
@@ -41,22 +46,27 @@ struct Ideal {
     last_ns: u64,
 }
 
-/// Starts the thread and gives the port.
-pub(super) fn start(args: &ServeArgs) -> Result<u16> {
-    let (listener, port) = null::listen(args.port)?;
-    let io = |e| Error::io("watch the listening socket", e);
+/// Starts the server on a thread that lives as long as the process; gives where it listens.
+///
+/// # Errors
+/// [`Error::Io`] when the address cannot be listened on, or the thread not started.
+pub fn start(address: SocketAddr, service: Service, protocol: TextProtocol) -> Result<SocketAddr> {
+    let listener = TcpListener::bind(address).map_err(|e| Error::io(format!("listen on {address}"), e))?;
+    let io = |e: std::io::Error| Error::io("watch the listening socket", e);
+    let listens_at = listener.local_addr().map_err(io)?;
     listener.set_nonblocking(true).map_err(io)?;
     let epoll = Epoll::new().map_err(io)?;
     let clone = listener.try_clone().map_err(io)?;
     let door = clone.as_raw_fd();
     epoll.give(clone).map_err(io)?;
-    let (service, protocol) = (args.service, args.speak);
-    spawn("lab-ideal", move || {
+    let serve = move || {
         let (rng, store) = (SmallRng::seed_from_u64(now_ns()), Store::new(protocol));
         let ideal = Ideal { service, rng, store, waiting: VecDeque::new(), last_ns: 0 };
         ideal.serve(&listener, door, &epoll);
-    })?;
-    Ok(port)
+    };
+    let thread = std::thread::Builder::new().name("queue".into()).spawn(serve);
+    thread.map_err(|e| Error::io("start the server's thread", e))?;
+    Ok(listens_at)
 }
 
 impl Ideal {
@@ -158,14 +168,9 @@ mod tests {
     /// Pipelined requests leave a service time after each other; stores take none.
     #[test]
     fn requests_in_one_packet_are_served_one_after_the_other() {
-        #[derive(clap::Parser)]
-        struct Only {
-            #[command(flatten)]
-            serve: ServeArgs,
-        }
-        let args = <Only as clap::Parser>::parse_from(["x", "ideal", "--port", "0", "--service", "fixed:3ms"]);
-        let port = start(&args.serve).unwrap();
-        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let address = start(any, "fixed:3ms".parse().unwrap(), TextProtocol::Memcached).unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let begin = now_ns();
         socket.write_all(b"set k 0 0 1\r\nx\r\nget k\r\nget k\r\nget no\r\n").unwrap();

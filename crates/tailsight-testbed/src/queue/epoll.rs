@@ -5,11 +5,11 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 /// An epoll instance.
 #[derive(Debug)]
-pub(super) struct Epoll(OwnedFd);
+pub struct Epoll(OwnedFd);
 
 impl Epoll {
     /// An empty one.
-    pub(super) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         // SAFETY: the call takes no pointers.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -20,7 +20,7 @@ impl Epoll {
     }
 
     /// Adds a descriptor; the thread that gets it from [`Epoll::wait`] first owns it from then on.
-    pub(super) fn give(&self, fd: impl IntoRawFd) -> io::Result<()> {
+    pub fn give(&self, fd: impl IntoRawFd) -> io::Result<()> {
         let fd = fd.into_raw_fd();
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd as u64 };
         // SAFETY: both descriptors are open and `event` is valid for the call, which copies it.
@@ -34,18 +34,18 @@ impl Epoll {
     }
 
     /// Removes a descriptor: while one of its requests is being served it stays open, and must not be taken for a new one.
-    pub(super) fn forget(&self, fd: RawFd) {
+    pub fn forget(&self, fd: RawFd) {
         // SAFETY: deleting takes no event; a descriptor that is not there is an error that changes nothing.
         unsafe { libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) };
     }
 
     /// Waits without an end and gives the descriptors that can be read.
-    pub(super) fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> Ready<'a> {
+    pub fn wait<'a>(&self, events: &'a mut [libc::epoll_event]) -> Ready<'a> {
         self.ready(events, -1)
     }
 
     /// Gives the descriptors that can be read now, without waiting.
-    pub(super) fn poll<'a>(&self, events: &'a mut [libc::epoll_event]) -> Ready<'a> {
+    pub fn poll<'a>(&self, events: &'a mut [libc::epoll_event]) -> Ready<'a> {
         self.ready(events, 0)
     }
 
@@ -58,7 +58,7 @@ impl Epoll {
 }
 
 /// The descriptors that can be read.
-pub(super) struct Ready<'a>(std::slice::Iter<'a, libc::epoll_event>);
+pub struct Ready<'a>(std::slice::Iter<'a, libc::epoll_event>);
 
 impl Iterator for Ready<'_> {
     type Item = RawFd;
@@ -69,6 +69,6 @@ impl Iterator for Ready<'_> {
 }
 
 /// Room for events.
-pub(super) fn room() -> Vec<libc::epoll_event> {
+pub fn room() -> Vec<libc::epoll_event> {
     vec![libc::epoll_event { events: 0, u64: 0 }; 128]
 }

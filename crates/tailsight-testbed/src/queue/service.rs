@@ -18,6 +18,18 @@ pub enum Service {
     Lognormal(f64),
 }
 
+impl std::fmt::Display for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, ns) = match *self {
+            Self::Fixed(ns) => ("fixed", ns),
+            Self::Exponential(ns) => ("exponential", ns),
+            Self::Bimodal(ns) => ("bimodal", ns),
+            Self::Lognormal(ns) => ("lognormal", ns),
+        };
+        write!(f, "{name}:{}us", ns / 1e3)
+    }
+}
+
 impl std::str::FromStr for Service {
     type Err = Error;
 

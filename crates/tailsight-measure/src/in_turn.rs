@@ -1,0 +1,314 @@
+//! Is this server slower than that one? Both are measured in turn, many times. In: two loads and a question. Out: a [`Comparison`].
+//!
+//! Two runs of one server differ by more than their samples show: other programs come and go, caches and clocks wander. One run each cannot
+//! tell that from a slower server, however many samples it has. Here the two are measured in turn, in an order that a seed draws for each
+//! round, so that what changes slowly meets both; the unit of the test is the round, not the sample. Of each round the ratio of the two
+//! percentiles counts. That the two are alike is tested by turning rounds round (every one of 2^n ways, or that many drawn), and the ratio's
+//! interval is Student's over the rounds' logarithms. A client that was late, and a level that drifts, meet both alike and spoil no round.
+//! Latencies are ns.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tailsight_load::Plan;
+use tailsight_stats::method::{PercentileGoal, Width, percentile_name};
+use tailsight_stats::quantile::{needed, quantile, sorted};
+use tailsight_stats::random::{Random, mix};
+use tailsight_stats::special::student_quantile;
+
+use crate::Error;
+use crate::against::ALPHA;
+use crate::assumption::{AssumptionId, Na};
+use crate::batch::latency_ns;
+use crate::load::Load;
+use crate::measure::{Event, Measurement, measure};
+use crate::question::Question;
+use crate::report::{SCHEMA, Verdict};
+
+/// Fewest rounds that can decide: of 2^8 ways to turn them round, one is 0.4 %.
+pub const FEWEST_ROUNDS: usize = 8;
+/// Most rounds that are made.
+const MOST_ROUNDS: usize = 40;
+/// A server is measured for at least this long in a round: connecting, a second of load, a second of samples.
+const SHORTEST: Duration = Duration::from_millis(2_500);
+/// Ways to turn rounds round that are tried: all of them up to here.
+const WAYS: u32 = 1 << 14;
+const LEVEL: f64 = 0.95;
+
+/// A comparison of two servers that were measured in turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// `comparison`.
+    pub kind: String,
+    /// The server under study.
+    pub target: String,
+    /// The one that it is compared with.
+    pub other: String,
+    /// `p99`.
+    pub percentile: String,
+    /// What was done, in order.
+    pub rounds: Vec<Round>,
+    /// `worse`, `better`, `alike` (neither is shown) or `not-available`.
+    pub verdict: Outcome,
+    /// By how much slower it may be, as a share.
+    pub allowed: f64,
+    /// The target's percentile over the other's, the geometric mean of the rounds.
+    pub ratio: Option<f64>,
+    /// Its 95 % interval.
+    pub ratio_ci95: Option<[f64; 2]>,
+    /// One-sided p-value of "it is not slower".
+    pub p_slower: Option<f64>,
+    /// One-sided p-value of "it is not faster".
+    pub p_faster: Option<f64>,
+    /// Why there is no answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The load, whole.
+    pub plan: Plan,
+}
+
+/// What a comparison came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "ComparisonVerdict")]
+pub enum Outcome {
+    /// Slower, and by more than allowed.
+    Worse,
+    /// Faster.
+    Better,
+    /// Neither is shown.
+    Alike,
+    /// Too few rounds say anything.
+    NotAvailable,
+}
+
+/// Both servers, one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Round {
+    /// The target was measured first.
+    pub target_first: bool,
+    /// The percentile of the target; absent where the samples bear none.
+    pub target_ns: Option<f64>,
+    /// That of the other.
+    pub other_ns: Option<f64>,
+    /// Why one of them is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Round {
+    /// The logarithm of the ratio.
+    fn log_ratio(&self) -> Option<f64> {
+        Some((self.target_ns?.max(1.0) / self.other_ns?.max(1.0)).ln())
+    }
+}
+
+/// Compares, for as long as the question allows. `each` is told every round.
+///
+/// # Errors
+/// When a load cannot be started in the first round. A server that fails later leaves rounds without a number.
+pub fn compare(
+    [target, other]: [&mut dyn Load; 2],
+    question: &Question,
+    names: [&str; 2],
+    allowed: f64,
+    stop: &AtomicBool,
+    event: &mut dyn FnMut(&Event),
+    each: &mut dyn FnMut(usize, usize, &Round),
+) -> Result<Comparison, Error> {
+    let q = question.targets[0].quantile;
+    let count = rounds_in(question.max_time)?;
+    let of_each = question.max_time / (2 * count as u32);
+    let part = Question {
+        targets: vec![PercentileGoal::new(q, Width::Any)],
+        percentiles: Vec::new(),
+        max_time: of_each,
+        ..question.clone()
+    };
+    let mut random = Random::new(mix(question.plan.seed, 3));
+    let began = Instant::now();
+    let mut rounds: Vec<Round> = Vec::new();
+    let loads = [target, other];
+    // A round that says nothing is made again, for as long again at most.
+    let said = |rounds: &[Round]| rounds.iter().filter(|round| round.log_ratio().is_some()).count();
+    while said(&rounds) < count && !stop.load(Ordering::Relaxed) && began.elapsed() < 2 * question.max_time {
+        let target_first = random.uniform() < 0.5;
+        let mut measured = [None, None];
+        let mut reason = None;
+        for side in if target_first { [0, 1] } else { [1, 0] } {
+            match measure(&mut *loads[side], &part, stop, event) {
+                Ok(measurement) => match percentile(&measurement, q) {
+                    Ok(ns) => measured[side] = Some(ns),
+                    Err(why) => reason = Some(format!("{}: {why}", names[side])),
+                },
+                Err(error) if rounds.is_empty() => return Err(error),
+                Err(error) => reason = Some(format!("{}: {}", names[side], tailsight_units::chain(&error))),
+            }
+        }
+        let [target_ns, other_ns] = measured;
+        let round = Round { target_first, target_ns, other_ns, reason };
+        rounds.push(round);
+        each(said(&rounds), count, &rounds[rounds.len() - 1]);
+    }
+    Ok(conclude(rounds, question, names, allowed))
+}
+
+/// How many rounds fit.
+fn rounds_in(time: Duration) -> Result<usize, Error> {
+    let rounds = (time.as_secs_f64() / SHORTEST.as_secs_f64() / 2.0) as usize;
+    if rounds < FEWEST_ROUNDS {
+        let least = 2 * SHORTEST * FEWEST_ROUNDS as u32;
+        return Err(Error::Contradiction(format!(
+            "two servers in turn need {FEWEST_ROUNDS} rounds, which take {} s; give --max-time {}s or more",
+            least.as_secs(),
+            least.as_secs()
+        )));
+    }
+    Ok(rounds.min(MOST_ROUNDS))
+}
+
+/// The percentile of what was measured, drifting or not, by a client that was late or not: the other is measured just beside it. None where
+/// the replies were not the server's, or the samples are too few.
+fn percentile(measurement: &Measurement, q: f64) -> Result<f64, String> {
+    let report = &measurement.report;
+    if let Verdict::NotAvailable { failed, reason, .. } = &report.verdict
+        && let AssumptionId::Account(Na::Stalled | Na::ServerGone | Na::OutOfStep | Na::Client | Na::Interrupted) =
+            failed.id
+    {
+        return Err(reason.clone());
+    }
+    let recorded = measurement.rows.iter().filter(|row| row.batch > 0);
+    let ordered = sorted(recorded.filter_map(|r| latency_ns(&r.sample, report.latency)).map(|ns| ns as f64).collect());
+    if ordered.len() < needed(q) {
+        return Err(format!("{} samples are too few for {}", ordered.len(), percentile_name(q)));
+    }
+    quantile(&ordered, q).ok_or_else(|| "no samples".into())
+}
+
+fn conclude(rounds: Vec<Round>, question: &Question, [target, other]: [&str; 2], allowed: f64) -> Comparison {
+    let logs: Vec<f64> = rounds.iter().filter_map(Round::log_ratio).collect();
+    let n = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / n;
+    let enough = logs.len() >= FEWEST_ROUNDS;
+    let seed = question.plan.seed;
+    let interval = enough.then(|| {
+        let deviation = (logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+        let half = student_quantile(0.5 + LEVEL / 2.0, n - 1.0) * deviation / n.sqrt();
+        [(mean - half).exp(), (mean + half).exp()]
+    });
+    let p_slower = enough.then(|| p_of_larger(&logs, seed));
+    let p_faster = enough.then(|| p_of_larger(&logs.iter().map(|l| -l).collect::<Vec<_>>(), seed));
+    let verdict = match (interval, p_slower, p_faster) {
+        (Some([lower, _]), Some(slower), _) if slower < ALPHA && lower > 1.0 + allowed => Outcome::Worse,
+        (Some([_, upper]), _, Some(faster)) if faster < ALPHA && upper < 1.0 => Outcome::Better,
+        (Some(_), ..) => Outcome::Alike,
+        (None, ..) => Outcome::NotAvailable,
+    };
+    let without = rounds.iter().rev().find_map(|round| round.reason.clone());
+    let reason = (!enough).then(|| {
+        let why = without.map_or("it was ended before".to_owned(), |why| format!("the last that says nothing: {why}"));
+        format!(
+            "{} of {} rounds have both percentiles, and {FEWEST_ROUNDS} are needed; {why}",
+            logs.len(),
+            rounds.len()
+        )
+    });
+    Comparison {
+        schema: SCHEMA,
+        kind: "comparison".into(),
+        target: target.into(),
+        other: other.into(),
+        percentile: percentile_name(question.targets[0].quantile),
+        rounds,
+        verdict,
+        allowed,
+        ratio: enough.then(|| mean.exp()),
+        ratio_ci95: interval,
+        p_slower,
+        p_faster,
+        reason,
+        plan: question.plan.clone().without_secrets(),
+    }
+}
+
+/// The share of the ways to turn rounds round of which the sum is as large as it is, or larger.
+fn p_of_larger(logs: &[f64], seed: u64) -> f64 {
+    let observed: f64 = logs.iter().sum();
+    let as_large = |sum: f64| sum >= observed - 1e-12 * observed.abs();
+    if let Some(ways) = 1_u32.checked_shl(logs.len() as u32).filter(|ways| *ways <= WAYS && logs.len() < 31) {
+        let signed = |way: u32| logs.iter().enumerate().map(|(i, l)| if way >> i & 1 == 0 { *l } else { -l }).sum();
+        return (0..ways).filter(|way| as_large(signed(*way))).count() as f64 / f64::from(ways);
+    }
+    let mut random = Random::new(mix(seed, 4));
+    let mut turned = || logs.iter().map(|l| if random.uniform() < 0.5 { *l } else { -l }).sum::<f64>();
+    let beyond = (0..WAYS).filter(|_| as_large(turned())).count();
+    (beyond + 1) as f64 / f64::from(WAYS + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compared(logs: &[f64], allowed: f64) -> Comparison {
+        let plan = Plan::new("127.0.0.1:9".parse().unwrap(), tailsight_load::Protocol::Echo);
+        let round = |log: &f64| Round {
+            target_first: true,
+            target_ns: Some(1e6 * log.exp()),
+            other_ns: Some(1e6),
+            reason: None,
+        };
+        conclude(logs.iter().map(round).collect(), &Question::new(plan), ["a", "b"], allowed)
+    }
+
+    #[test]
+    fn rounds_that_agree_decide_and_those_that_do_not_do_not() {
+        let slower: Vec<f64> = (0..10).map(|i| 0.10 + 0.01 * f64::from(i % 3)).collect();
+        let comparison = compared(&slower, 0.0);
+        assert_eq!(comparison.verdict, Outcome::Worse);
+        assert!((comparison.ratio.unwrap() - 1.115).abs() < 0.01, "{comparison:?}");
+        assert!(comparison.ratio_ci95.unwrap()[0] > 1.1 && comparison.p_slower.unwrap() < 0.002);
+        assert_eq!(compared(&slower, 0.2).verdict, Outcome::Alike, "20 % is allowed");
+        let faster: Vec<f64> = slower.iter().map(|l| -l).collect();
+        assert_eq!(compared(&faster, 0.0).verdict, Outcome::Better);
+        let mixed: Vec<f64> = (0..10).map(|i| if i % 2 == 0 { 0.3 } else { -0.25 }).collect();
+        assert_eq!(compared(&mixed, 0.0).verdict, Outcome::Alike);
+        let few = compared(&slower[..7], 0.0);
+        assert!(few.verdict == Outcome::NotAvailable && few.reason.unwrap().contains("7 of 7 rounds"));
+        // One round of a machine that was busy elsewhere does not decide.
+        let mut spoiled = vec![0.0; 9];
+        spoiled.push(3.0);
+        assert_eq!(compared(&spoiled, 0.0).verdict, Outcome::Alike);
+    }
+
+    /// Two servers that are alike, on a machine that wanders: other than by the unit of the round this was "worse" in 1 of 3.
+    #[test]
+    fn alike_servers_on_a_machine_that_wanders_are_seldom_worse() {
+        let mut random = Random::new(7);
+        let mut alarms = 0;
+        for _ in 0..1_000 {
+            let mut level = 0.0;
+            let logs: Vec<f64> = (0..12)
+                .map(|_| {
+                    level += 0.3 * random.normal();
+                    let first = level + 0.1 * random.normal();
+                    level += 0.3 * random.normal();
+                    let second = level + 0.1 * random.normal();
+                    if random.uniform() < 0.5 { first - second } else { second - first }
+                })
+                .collect();
+            alarms += usize::from(compared(&logs, 0.0).verdict == Outcome::Worse);
+        }
+        assert!(alarms <= 20, "{alarms} of 1,000");
+    }
+
+    #[test]
+    fn as_many_rounds_are_made_as_fit() {
+        let rounds = [40, 60, 600].map(|s| rounds_in(Duration::from_secs(s)).unwrap());
+        assert_eq!(rounds, [FEWEST_ROUNDS, 12, MOST_ROUNDS]);
+        assert!(rounds_in(Duration::from_secs(39)).unwrap_err().to_string().contains("--max-time 40s"));
+    }
+}
