@@ -215,6 +215,15 @@ fn notes(lifetimes: &Lifetimes, model: &Fit, ratio: &BTreeMap<String, f64>) -> V
             tailsight_units::format::count(lost)
         ));
     }
+    if !model.tells_service_time() {
+        notes.push(format!(
+            "at a utilisation of {:.1} % what a message cost holds wake-ups and work after the reply, which a busy server \
+             shares among many messages: its service time is shorter, by how much this run does not tell, and so is the ideal. \
+             Record under more load, or give the service time (`--service`, or `--calibrate` and `--calibration`)",
+            model.utilisation * 100.0
+        ));
+        return notes;
+    }
     match ratio.get("p99") {
         Some(r) if *r < 1.0 => notes.push(
             "the measured p99 is below its ideal: messages in batches cost less than the mean, or messages differ in \

@@ -192,9 +192,14 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
     } else {
         String::new()
     };
+    // At a low utilisation the mean holds what a busy server shares among many messages.
+    let [at_most, the_rest] = match ideal.model.tells_service_time() {
+        true => ["", "the other"],
+        false => ["at most ", "at least"],
+    };
     let inherent = format!(
-        "Inherent: an ideal server with the same arrivals ({workers}, {} of a worker's time for each message, the mean: {:.0} % of their time) would also \
-         take {} ({:.1} %) of these {}; the other {} is excess: waits, or work beyond the mean{others}",
+        "Inherent: an ideal server with the same arrivals ({workers}, {at_most}{} of a worker's time for each message, the mean: {:.0} % of their time) \
+         would also take {at_most}{} ({:.1} %) of these {}; {the_rest} {} is excess: waits, or work beyond the mean{others}",
         time(ideal.model.service_ns),
         ideal.model.utilisation * 100.0,
         time(focus.inherent_ns),
@@ -209,7 +214,7 @@ pub fn of_diagnosis(d: &Diagnosis, style: &Style) -> String {
             .for_each(|line| out += &format!("{line}\n"));
     };
     say(&inherent, "          ");
-    if share(focus.excess_ns, focus.mean_ns) < 20.0 {
+    if share(focus.excess_ns, focus.mean_ns) < 20.0 && ideal.model.tells_service_time() {
         say("This server is at its ideal: only less load, more cores or cheaper requests shorten its tail", "  ");
     }
     if let Some(capacity) = &ideal.capacity {

@@ -12,8 +12,10 @@ use clap::ValueEnum;
 pub enum TextProtocol {
     /// memcached's text protocol: get, gets, set, add, replace, version.
     Memcached,
+    #[value(alias = "redis")]
     /// RESP2: GET, SET, PING, CONFIG.
     Resp,
+    #[value(alias = "http")]
     /// HTTP/1.1: any request without a body is answered 200.
     Http1,
 }

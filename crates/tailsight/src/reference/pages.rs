@@ -406,7 +406,7 @@ pub const PAGES: &[Page] = &[
              Poisson arrivals that is M/G/1. The server looks at its connections all the time, so that it sees arrivals when \
              they happen and its own system calls are part of the service times.",
             "What a load generator measures is that queue's latency and the way through the kernel, some tens of \
-             microseconds on loopback. docs/measurement.md compares Tailsight and others so.",
+             microseconds on loopback (docs/load.md, docs/results/client.md).",
         ],
         examples: &[
             ("a queue with fixed service times", "tailsight serve --service fixed:200us"),
