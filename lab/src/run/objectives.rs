@@ -86,10 +86,10 @@ impl Drop for Server {
     }
 }
 
-fn serve(program: &Path, port: u16) -> anyhow::Result<Server> {
+fn serve(program: &Path, port: u16, longest: Duration) -> anyhow::Result<Server> {
     let mut command = Command::new(program);
     command.args(["serve", "ideal", "--speak", "memcached", "--port", &port.to_string()]);
-    command.args(["--service", &format!("exponential:{SERVICE_US}us")]);
+    command.args(["--service", &format!("exponential:{SERVICE_US}us"), "--for", &format!("{}s", longest.as_secs())]);
     command.stdout(Stdio::piped());
     let mut child = spawn_tied(command, None, Signal::SIGKILL).context("cannot start the server")?;
     let output = child.stdout.take().context("the server has no output")?;
@@ -148,8 +148,9 @@ fn decided(
 pub fn run(args: &ObjectivesArgs) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let tailsight = args.tailsight.clone().unwrap_or_else(|| program.with_file_name("tailsight"));
-    let queue = serve(&program, args.port)?;
-    let stopped = serve(&program, args.port + 1)?;
+    let longest = (args.max_time + Duration::from_secs(5)) * args.runs * cases().len() as u32;
+    let queue = serve(&program, args.port, longest)?;
+    let stopped = serve(&program, args.port + 1, longest)?;
     let ended = Arc::new(AtomicBool::new(false));
     let stopper = std::thread::spawn({
         let (pid, ended) = (stopped.0.id(), Arc::clone(&ended));
