@@ -404,16 +404,11 @@ impl Engine {
         self.ahead.clear();
     }
 
-    /// Requests of this thread that the rate asks for between two times, on average; a replay's file has no rate, and none.
+    /// Requests of this thread that the rate asks for between two times, on average.
     fn expected_between(&self, from_ns: u64, to_ns: u64) -> u64 {
         let since = |at: u64| at.saturating_sub(self.start_ns);
-        match self.plan.arrivals {
-            Arrivals::Drawn(_) => {
-                let whole = self.plan.rate.expected(since(to_ns)) - self.plan.rate.expected(since(from_ns));
-                (whole / f64::from(self.plan.threads)).max(0.0) as u64
-            }
-            Arrivals::Closed(_) | Arrivals::Batch(_) | Arrivals::Replay(_) => 0,
-        }
+        let of_all = self.plan.rate.expected(since(to_ns)) - self.plan.rate.expected(since(from_ns));
+        (of_all / f64::from(self.plan.threads)).max(0.0) as u64
     }
 
     /// The next connection in turn that has room.

@@ -180,8 +180,7 @@ pub fn requests(text: &str, usual: &HttpRequest) -> Result<Vec<HttpRequest>, Loa
 }
 
 /// Which status codes are good: `2xx,304` or `200-399`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoodStatuses(Vec<(u16, u16)>);
 
 impl GoodStatuses {
@@ -231,19 +230,6 @@ impl fmt::Display for GoodStatuses {
             }
         }
         Ok(())
-    }
-}
-
-impl TryFrom<String> for GoodStatuses {
-    type Error = LoadError;
-    fn try_from(text: String) -> Result<Self, LoadError> {
-        text.parse()
-    }
-}
-
-impl From<GoodStatuses> for String {
-    fn from(statuses: GoodStatuses) -> Self {
-        statuses.to_string()
     }
 }
 

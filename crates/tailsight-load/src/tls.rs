@@ -42,18 +42,20 @@ impl TlsSetup {
             })?;
         let mut config = match &plan.trust {
             Trust::Anyone => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))).with_no_client_auth()
+                let verifier = Verifier { provider, trusts: Trusts::Anyone };
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
             }
             Trust::File(path) => {
-                let authorities = WebPkiServerVerifier::builder_with_provider(trusted(path)?.into(), provider);
+                let authorities = WebPkiServerVerifier::builder_with_provider(trusted(path)?.into(), provider.clone());
                 let authorities = authorities.build().map_err(|e| LoadError::Tls {
                     target: target(),
                     reason: format!("{} cannot be trusted", path.display()),
                     source: Some(e.into()),
                 })?;
                 let certificates = CertificateDer::pem_file_iter(path).into_iter().flatten().filter_map(Result::ok);
-                let listed = Listed { authorities, certificates: certificates.collect() };
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(listed)).with_no_client_auth()
+                let trusts = Trusts::Listed { authorities, certificates: certificates.collect() };
+                let verifier = Verifier { provider, trusts };
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
             }
             Trust::System => {
                 let file = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
@@ -195,15 +197,24 @@ impl Tls {
     }
 }
 
-/// Trusts the authorities in a file, and a server that shows one of its certificates itself. `openssl req -x509` makes a certificate that
-/// is its own authority, and says so; webpki refuses an authority as a server, curl and browsers do not.
+/// Whom a [`Verifier`] trusts.
 #[derive(Debug)]
-struct Listed {
-    authorities: Arc<WebPkiServerVerifier>,
-    certificates: Vec<CertificateDer<'static>>,
+enum Trusts {
+    /// Every certificate.
+    Anyone,
+    /// The authorities in a file, and a server that shows one of its certificates itself. `openssl req -x509` makes a certificate that
+    /// is its own authority, and says so; webpki refuses an authority as a server, curl and browsers do not.
+    Listed { authorities: Arc<WebPkiServerVerifier>, certificates: Vec<CertificateDer<'static>> },
 }
 
-impl ServerCertVerifier for Listed {
+/// Signatures are checked whoever is trusted, so the peer has the key of the certificate that it shows.
+#[derive(Debug)]
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    trusts: Trusts,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -212,16 +223,17 @@ impl ServerCertVerifier for Listed {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let error = match self.authorities.verify_server_cert(shown, intermediates, name, ocsp, now) {
-            Ok(verified) => return Ok(verified),
-            Err(error) => error,
+        let Trusts::Listed { authorities, certificates } = &self.trusts else {
+            return Ok(ServerCertVerified::assertion());
         };
+        let result = authorities.verify_server_cert(shown, intermediates, name, ocsp, now);
         // webpki looks at the time before it looks at this, and at the name after it. Its own type of error is not public.
-        if format!("{error:?}").contains("CaUsedAsEndEntity") && self.certificates.iter().any(|c| c == shown) {
+        let is_authority = |error: &rustls::Error| format!("{error:?}").contains("CaUsedAsEndEntity");
+        if result.as_ref().is_err_and(is_authority) && certificates.iter().any(|listed| listed == shown) {
             verify_server_name(&ParsedCertificate::try_from(shown)?, name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        Err(error)
+        result
     }
 
     fn verify_tls12_signature(
@@ -230,7 +242,7 @@ impl ServerCertVerifier for Listed {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -239,50 +251,11 @@ impl ServerCertVerifier for Listed {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.supported_verify_schemes()
-    }
-}
-
-/// Trusts every certificate; signatures are still checked, so the peer has the key of the certificate that it shows.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::{GoodStatuses, HttpRequest, path_is_one};
 use crate::keys::MAX_KEY;
-use crate::{LoadError, Size};
+use crate::{LoadError, Size, as_text};
 use tailsight_units::parse::{signed, whole as count};
 
 /// The popularity of keys.
@@ -86,6 +86,8 @@ pub struct Workload {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<HttpRequest>,
     /// Which HTTP status codes are good.
+    #[serde(with = "as_text")]
+    #[schemars(with = "String")]
     pub good_statuses: GoodStatuses,
     /// Service times asked of the synthetic server, in ns and any of the forms of a size (`service=exponential:10000`).
     pub service: Size,
