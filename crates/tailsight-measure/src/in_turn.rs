@@ -8,7 +8,7 @@
 //! Latencies are ns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,8 +33,8 @@ pub const FEWEST_ROUNDS: usize = 8;
 const MOST_ROUNDS: usize = 40;
 /// A server is measured for at least this long in a round: connecting, a second of load, a second of samples.
 const SHORTEST: Duration = Duration::from_millis(2_500);
-/// Ways to turn rounds round that are tried: all of them up to here.
-const WAYS: u32 = 1 << 14;
+/// Of so many rounds all ways to turn them round are tried; of more, as many ways that are drawn.
+const ALL_WAYS: u32 = 14;
 const LEVEL: f64 = 0.95;
 
 /// A comparison of two servers that were measured in turn.
@@ -53,7 +53,7 @@ pub struct Comparison {
     /// What was done, in order.
     pub rounds: Vec<Round>,
     /// `worse`, `better`, `alike` (neither is shown) or `not-available`.
-    pub verdict: Outcome,
+    pub verdict: ComparisonVerdict,
     /// By how much slower it may be, as a share.
     pub allowed: f64,
     /// The target's percentile over the other's, the geometric mean of the rounds.
@@ -74,8 +74,7 @@ pub struct Comparison {
 /// What a comparison came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(rename = "ComparisonVerdict")]
-pub enum Outcome {
+pub enum ComparisonVerdict {
     /// Slower, and by more than allowed.
     Worse,
     /// Faster.
@@ -110,7 +109,7 @@ impl Round {
 /// Compares, for as long as the question allows. `each` is told every round.
 ///
 /// # Errors
-/// When a load cannot be started in the first round. A server that fails later leaves rounds without a number.
+/// When a load cannot be started at first. Where one cannot be started later, the comparison ends with the rounds that there are.
 pub fn compare(
     [target, other]: [&mut dyn Load; 2],
     question: &Question,
@@ -130,12 +129,17 @@ pub fn compare(
         ..question.clone()
     };
     let mut random = Random::new(mix(question.plan.seed, 3));
-    let began = Instant::now();
     let mut rounds: Vec<Round> = Vec::new();
-    let loads = [target, other];
-    // A round that says nothing is made again, for as long again at most.
+    let mut loads = [target, other];
+    // Storing the keys may take longer than a round.
+    for load in &mut loads {
+        load.start_within(load.now_ns().saturating_add(question.max_time.as_nanos() as u64), stop)?;
+        load.stop()?;
+    }
     let said = |rounds: &[Round]| rounds.iter().filter(|round| round.log_ratio().is_some()).count();
-    while said(&rounds) < count && !stop.load(Ordering::Relaxed) && began.elapsed() < 2 * question.max_time {
+    let mut is_there = true;
+    // A round that says nothing is made again.
+    while said(&rounds) < count && rounds.len() < 2 * count && is_there && !stop.load(Ordering::Relaxed) {
         let target_first = random.uniform() < 0.5;
         let mut measured = [None, None];
         let mut reason = None;
@@ -145,8 +149,10 @@ pub fn compare(
                     Ok(ns) => measured[side] = Some(ns),
                     Err(why) => reason = Some(format!("{}: {why}", names[side])),
                 },
-                Err(error) if rounds.is_empty() => return Err(error),
-                Err(error) => reason = Some(format!("{}: {}", names[side], tailsight_units::chain(&error))),
+                Err(error) => {
+                    is_there = false;
+                    reason = Some(format!("{}: {}", names[side], tailsight_units::chain(&error)));
+                }
             }
         }
         let [target_ns, other_ns] = measured;
@@ -202,11 +208,12 @@ fn conclude(rounds: Vec<Round>, question: &Question, [target, other]: [&str; 2],
     });
     let p_slower = enough.then(|| p_of_larger(&logs, seed));
     let p_faster = enough.then(|| p_of_larger(&logs.iter().map(|l| -l).collect::<Vec<_>>(), seed));
+    use ComparisonVerdict::{Alike, Better, NotAvailable, Worse};
     let verdict = match (interval, p_slower, p_faster) {
-        (Some([lower, _]), Some(slower), _) if slower < ALPHA && lower > 1.0 + allowed => Outcome::Worse,
-        (Some([_, upper]), _, Some(faster)) if faster < ALPHA && upper < 1.0 => Outcome::Better,
-        (Some(_), ..) => Outcome::Alike,
-        (None, ..) => Outcome::NotAvailable,
+        (Some([lower, _]), Some(slower), _) if slower < ALPHA && lower > 1.0 + allowed => Worse,
+        (Some([_, upper]), _, Some(faster)) if faster < ALPHA && upper < 1.0 => Better,
+        (Some(_), ..) => Alike,
+        (None, ..) => NotAvailable,
     };
     let without = rounds.iter().rev().find_map(|round| round.reason.clone());
     let reason = (!enough).then(|| {
@@ -239,14 +246,16 @@ fn conclude(rounds: Vec<Round>, question: &Question, [target, other]: [&str; 2],
 fn p_of_larger(logs: &[f64], seed: u64) -> f64 {
     let observed: f64 = logs.iter().sum();
     let as_large = |sum: f64| sum >= observed - 1e-12 * observed.abs();
-    if let Some(ways) = 1_u32.checked_shl(logs.len() as u32).filter(|ways| *ways <= WAYS && logs.len() < 31) {
+    if logs.len() <= ALL_WAYS as usize {
+        let ways = 1_u32 << logs.len();
         let signed = |way: u32| logs.iter().enumerate().map(|(i, l)| if way >> i & 1 == 0 { *l } else { -l }).sum();
         return (0..ways).filter(|way| as_large(signed(*way))).count() as f64 / f64::from(ways);
     }
     let mut random = Random::new(mix(seed, 4));
     let mut turned = || logs.iter().map(|l| if random.uniform() < 0.5 { *l } else { -l }).sum::<f64>();
-    let beyond = (0..WAYS).filter(|_| as_large(turned())).count();
-    (beyond + 1) as f64 / f64::from(WAYS + 1)
+    let drawn = 1_u32 << ALL_WAYS;
+    let beyond = (0..drawn).filter(|_| as_large(turned())).count();
+    (beyond + 1) as f64 / f64::from(drawn + 1)
 }
 
 #[cfg(test)]
@@ -268,20 +277,20 @@ mod tests {
     fn rounds_that_agree_decide_and_those_that_do_not_do_not() {
         let slower: Vec<f64> = (0..10).map(|i| 0.10 + 0.01 * f64::from(i % 3)).collect();
         let comparison = compared(&slower, 0.0);
-        assert_eq!(comparison.verdict, Outcome::Worse);
+        assert_eq!(comparison.verdict, ComparisonVerdict::Worse);
         assert!((comparison.ratio.unwrap() - 1.115).abs() < 0.01, "{comparison:?}");
         assert!(comparison.ratio_ci95.unwrap()[0] > 1.1 && comparison.p_slower.unwrap() < 0.002);
-        assert_eq!(compared(&slower, 0.2).verdict, Outcome::Alike, "20 % is allowed");
+        assert_eq!(compared(&slower, 0.2).verdict, ComparisonVerdict::Alike, "20 % is allowed");
         let faster: Vec<f64> = slower.iter().map(|l| -l).collect();
-        assert_eq!(compared(&faster, 0.0).verdict, Outcome::Better);
+        assert_eq!(compared(&faster, 0.0).verdict, ComparisonVerdict::Better);
         let mixed: Vec<f64> = (0..10).map(|i| if i % 2 == 0 { 0.3 } else { -0.25 }).collect();
-        assert_eq!(compared(&mixed, 0.0).verdict, Outcome::Alike);
+        assert_eq!(compared(&mixed, 0.0).verdict, ComparisonVerdict::Alike);
         let few = compared(&slower[..7], 0.0);
-        assert!(few.verdict == Outcome::NotAvailable && few.reason.unwrap().contains("7 of 7 rounds"));
+        assert!(few.verdict == ComparisonVerdict::NotAvailable && few.reason.unwrap().contains("7 of 7 rounds"));
         // One round of a machine that was busy elsewhere does not decide.
         let mut spoiled = vec![0.0; 9];
         spoiled.push(3.0);
-        assert_eq!(compared(&spoiled, 0.0).verdict, Outcome::Alike);
+        assert_eq!(compared(&spoiled, 0.0).verdict, ComparisonVerdict::Alike);
     }
 
     /// Two servers that are alike, on a machine that wanders: other than by the unit of the round this was "worse" in 1 of 3.
@@ -300,7 +309,7 @@ mod tests {
                     if random.uniform() < 0.5 { first - second } else { second - first }
                 })
                 .collect();
-            alarms += usize::from(compared(&logs, 0.0).verdict == Outcome::Worse);
+            alarms += usize::from(compared(&logs, 0.0).verdict == ComparisonVerdict::Worse);
         }
         assert!(alarms <= 20, "{alarms} of 1,000");
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tailsight_load::{Interval, Plan, Progress, Protocol, Rate, Sample, Send as Sent, StampSource};
+use tailsight_measure::in_turn::{Comparison, ComparisonVerdict, compare};
 use tailsight_measure::objective::Objective;
 use tailsight_measure::report::State;
 use tailsight_measure::slo::{Search, highest};
@@ -24,6 +25,8 @@ struct Scripted {
     pending: Records,
     progress: Progress,
     dies_after: Option<u64>,
+    /// How often it can be started.
+    starts_left: u32,
     /// The client's own lateness, ns.
     late_ns: u64,
     /// Whether it can be made punctual.
@@ -50,6 +53,7 @@ impl Scripted {
             pending: Records::default(),
             progress: Progress::default(),
             dies_after: None,
+            starts_left: u32::MAX,
             late_ns: 200,
             can_poll: false,
             stamps: None,
@@ -120,6 +124,8 @@ impl Load for Scripted {
     }
 
     fn start(&mut self) -> Result<(), Error> {
+        let gone = || Error::Agent { agent: "far".into(), reason: "connection refused".into() };
+        self.starts_left = self.starts_left.checked_sub(1).ok_or_else(gone)?;
         self.seed += 1;
         self.random = Random::new(self.seed);
         self.began = self.now_ns();
@@ -301,6 +307,36 @@ fn a_percentile_that_passed_is_given_beside_one_that_did_not() {
     // The script's client keeps no account of its lateness.
     let names: Vec<&str> = m.report.lateness_ns.percentiles.keys().map(String::as_str).collect();
     assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99"]);
+}
+
+fn in_turn(ours: &mut Scripted, other: &mut Scripted) -> Result<Comparison, Error> {
+    let question = Question { max_time: Duration::from_secs(40), ..question(2_000.0) };
+    let loads: [&mut dyn Load; 2] = [ours, other];
+    compare(loads, &question, ["ours", "other"], 0.0, &AtomicBool::new(false), &mut |_| {}, &mut |_, _, _| {})
+}
+
+/// The p99 of M/M/1 is ln(100) over what is left of the capacity.
+#[test]
+fn of_two_queues_in_turn_the_one_with_less_left_is_worse() {
+    let queues = || (Scripted::new(2_000.0, 2_700.0), Scripted::new(2_000.0, 5_000.0));
+    let (mut slow, mut fast) = queues();
+    let worse = in_turn(&mut slow, &mut fast).unwrap();
+    assert_eq!(worse.verdict, ComparisonVerdict::Worse, "{worse:#?}");
+    let (mut slow, mut fast) = queues();
+    assert_eq!(in_turn(&mut fast, &mut slow).unwrap().verdict, ComparisonVerdict::Better);
+}
+
+/// Regression: a server that was gone was tried 170,000 times, until twice the time allowed was over.
+#[test]
+fn a_server_that_is_gone_ends_a_comparison() {
+    let (mut ours, mut other) = (Scripted::new(2_000.0, 4_000.0), Scripted::new(2_000.0, 4_000.0));
+    // Once to store the keys, and in two rounds.
+    other.starts_left = 3;
+    let comparison = in_turn(&mut ours, &mut other).unwrap();
+    assert_eq!((comparison.verdict, comparison.rounds.len()), (ComparisonVerdict::NotAvailable, 3), "{comparison:#?}");
+    assert!(comparison.reason.unwrap().contains("other: "), "it says which");
+    other.starts_left = 0;
+    assert!(in_turn(&mut ours, &mut other).is_err(), "it was never there");
 }
 
 /// Regression: an interrupted measurement, and one whose agent died, dropped what was known just before.

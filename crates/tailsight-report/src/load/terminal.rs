@@ -5,7 +5,7 @@
 
 use tailsight_load::Complaint;
 use tailsight_measure::assumption::AssumptionId;
-use tailsight_measure::in_turn::{Comparison, Outcome as Compared};
+use tailsight_measure::in_turn::{Comparison, ComparisonVerdict};
 use tailsight_measure::objective::Decision;
 use tailsight_measure::report::{
     Checked, Estimate, KnownPercentile, ObjectiveResult, Remark, Report, State, Summary, Verdict,
@@ -479,10 +479,14 @@ pub fn comparison(c: &Comparison, style: &Style) -> String {
     let p = |p: Option<f64>| p.map_or(String::new(), |p| format!("; p = {}", figure(p)));
     let allowed = if c.allowed > 0.0 { format!("; {} more are allowed", percent(c.allowed)) } else { String::new() };
     let (words, colour) = match c.verdict {
-        Compared::Worse => (format!("WORSE: {} {times}{}{allowed}", c.percentile, p(c.p_slower)), BAD),
-        Compared::Better => (format!("better: {} {times}{}", c.percentile, p(c.p_faster)), BOLD),
-        Compared::Alike => (format!("not shown to differ: {} {times}{}{allowed}", c.percentile, p(c.p_slower)), BOLD),
-        Compared::NotAvailable => (format!("N/A: {}", c.reason.as_deref().unwrap_or("too few rounds")), BOLD_WARN),
+        ComparisonVerdict::Worse => (format!("WORSE: {} {times}{}{allowed}", c.percentile, p(c.p_slower)), BAD),
+        ComparisonVerdict::Better => (format!("better: {} {times}{}", c.percentile, p(c.p_faster)), BOLD),
+        ComparisonVerdict::Alike => {
+            (format!("not shown to differ: {} {times}{}{allowed}", c.percentile, p(c.p_slower)), BOLD)
+        }
+        ComparisonVerdict::NotAvailable => {
+            (format!("N/A: {}", c.reason.as_deref().unwrap_or("too few rounds")), BOLD_WARN)
+        }
     };
     out.wrapped(&words, colour);
     out.out

@@ -6,10 +6,9 @@ use tailsight_load::http::{self, Body, HttpRequest};
 use tailsight_load::{Arrivals, Endpoint, Plan, Rate, Trust};
 use tailsight_measure::capacity::Calibration;
 use tailsight_measure::decide::decide;
+use tailsight_measure::in_turn::{self, ComparisonVerdict};
 use tailsight_measure::objective::Decision;
-use tailsight_measure::{
-    Address, Error, Latency, Local, Measurement, Question, against, in_turn, latencies, measure, samples,
-};
+use tailsight_measure::{Address, Error, Latency, Local, Measurement, Question, against, latencies, measure, samples};
 use tailsight_report::load::{self as shown, Drawn};
 
 use crate::cli_load::{Load, Traffic};
@@ -22,7 +21,7 @@ use crate::{Exit, pipeline, terminal};
 
 /// Measures and prints.
 pub fn run(args: &Load) -> anyhow::Result<Exit> {
-    if let Some(other) = args.against.as_deref().filter(|against| is_target(against)) {
+    if let Some(other) = args.against.as_deref().filter(|against| is_target(against, &args.traffic)) {
         return in_turn_with(args, other);
     }
     let peak = args.calibration.as_deref().map(calibrate::read).transpose()?;
@@ -79,8 +78,8 @@ pub fn run(args: &Load) -> anyhow::Result<Exit> {
 }
 
 /// Whether `--against` names a server and not a file.
-fn is_target(against: &str) -> bool {
-    against.contains("://") || against.starts_with("unix:") || against.contains("+unix:")
+fn is_target(against: &str, traffic: &Traffic) -> bool {
+    against.contains("://") || Address::parse(against, traffic.protocol).is_ok() && !Path::new(against).exists()
 }
 
 /// Measures two servers in turn and says whether the first is slower.
@@ -129,9 +128,9 @@ fn in_turn_with(args: &Load, other: &str) -> anyhow::Result<Exit> {
         terminal::print(&shown::terminal::comparison(&comparison, &terminal::style()))?;
     }
     Ok(match comparison.verdict {
-        in_turn::Outcome::Worse => Exit::GateNotMet,
-        in_turn::Outcome::NotAvailable => Exit::NotAvailable,
-        in_turn::Outcome::Better | in_turn::Outcome::Alike => Exit::Done,
+        ComparisonVerdict::Worse => Exit::GateNotMet,
+        ComparisonVerdict::NotAvailable => Exit::NotAvailable,
+        ComparisonVerdict::Better | ComparisonVerdict::Alike => Exit::Done,
     })
 }
 
