@@ -62,6 +62,9 @@ pub enum Complaint {
         /// Their share of all.
         #[serde(default)]
         held_share: f64,
+        /// From this share on they are named as the reason.
+        #[serde(default)]
+        held_limit: f64,
     },
     /// The rate that was sent is not the rate asked for.
     RateMissed {

@@ -242,6 +242,7 @@ impl Outcome {
                 longest_ns,
                 held: counts.held,
                 held_share,
+                held_limit: HELD_SHARE,
             });
         }
         if let Some(asked) = self.asked() {

@@ -134,29 +134,11 @@ mod tests {
     use crate::assumption::Na;
 
     fn check(id: &str, passed: bool) -> Checked {
-        Checked {
-            id: id.into(),
-            test: "a test".into(),
-            subject: None,
-            passed,
-            statistic: Some(1.0),
-            threshold: Some(1.0),
-            threshold_is_p: false,
-            p_value: None,
-            n: 1,
-        }
+        Checked::of(id, passed)
     }
 
     fn na(failed: Checked) -> Verdict {
-        Verdict::NotAvailable {
-            failed,
-            reason: String::new(),
-            hint: String::new(),
-            passed: Vec::new(),
-            bounds: Vec::new(),
-            missing: Vec::new(),
-            no_bounds_because: None,
-        }
+        Verdict::refused_for(failed)
     }
 
     fn state(all: &[Assumption], id: &str) -> State {

@@ -384,14 +384,14 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
             Complaint::OutOfCpu { share, limit, .. } => {
                 (Na::ClientCpu, "CPU time of a loading thread over wall time", Some(*share), Some(*limit))
             }
-            // A server that stood still for a moment is in the interval, and no reason against a number.
-            Complaint::Blocked { share, limit, .. }
-                if share <= limit && matches!(context.verdict, Verdict::Number { .. }) =>
-            {
-                return None;
+            Complaint::Blocked { share, limit, .. } if share > limit => {
+                (Na::OpenLoop, "share of requests that found every connection full", Some(*share), Some(*limit))
             }
-            Complaint::Blocked { held_share: share, limit, .. } => {
-                (Na::OpenLoop, "share of requests that waited until a connection had room", Some(*share), Some(*limit))
+            // A server that stood still for a moment is in the interval, and no reason against a number.
+            Complaint::Blocked { .. } if matches!(context.verdict, Verdict::Number { .. }) => return None,
+            Complaint::Blocked { held_share, held_limit, .. } => {
+                let test = "share of requests that waited until a connection had room";
+                (Na::OpenLoop, test, Some(*held_share), Some(*held_limit))
             }
             Complaint::Starved { share, limit, .. }
                 if stamped < STAMPED || deepest > 0.99 && *share > 1.0 - deepest =>
@@ -405,7 +405,7 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
             Na::ClientStarved => hint::be_on_time(plan, context.machine),
             // More threads would take from the server what they lack.
             Na::ClientCpu if shares_cores => hint::be_on_time(plan, context.machine),
-            Na::OpenLoop => hint::have_room(plan, complaint),
+            _ if let Complaint::Blocked { longest_ns, .. } = complaint => hint::have_room(plan, *longest_ns),
             _ => complaint.advice().unwrap_or_default().to_owned(),
         };
         Some(refused(na, context.question, None, (test, statistic, threshold, n), reason, hint))

@@ -3,7 +3,7 @@
 //! What is advice on one machine does harm on another: a client that polls is on time where it has a core of its own, and takes
 //! the server's where the two share two.
 
-use tailsight_load::{Complaint, Plan, Rate};
+use tailsight_load::{Plan, Rate};
 use tailsight_stats::method::Advice;
 
 use crate::machine::Machine;
@@ -63,11 +63,10 @@ pub fn words(advice: Advice, plan: &Plan, machine: &Machine) -> String {
     }
 }
 
-/// What to do where requests waited for a connection: how many connections would have had room.
-pub fn have_room(plan: &Plan, complaint: &Complaint) -> String {
-    let Complaint::Blocked { longest_ns, .. } = complaint else { return String::new() };
+/// What to do where requests waited for a connection, for so long at most: how many connections would have had room.
+pub fn have_room(plan: &Plan, longest_ns: u64) -> String {
     // Little: what is due in the longest time for which nothing was answered.
-    let due = plan.rate.peak() * *longest_ns as f64 / 1e9;
+    let due = plan.rate.peak() * longest_ns as f64 / 1e9;
     let connections = f64::from(plan.connections) + (due / f64::from(plan.outstanding)).ceil();
     let server = "look at the server: it is what did not answer for so long (`tailsight record`). ";
     if connections > 60_000.0 || connections > 50.0 * f64::from(plan.connections) {

@@ -23,7 +23,7 @@ pub struct Objective {
 pub const LEVEL: f64 = 0.95;
 
 /// On which side of its limit an objective is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
     /// The percentile is below the limit, with 95 % confidence.
@@ -31,6 +31,7 @@ pub enum Decision {
     /// It is not, with 95 % confidence.
     Missed,
     /// Neither is shown.
+    #[default]
     Open,
 }
 

@@ -126,7 +126,7 @@ pub struct ObjectiveResult {
     /// The decision is `met`.
     pub met: bool,
     /// On which side of the limit it is, with 95 % confidence; `open` in older files, whose `met` says more.
-    #[serde(default = "open")]
+    #[serde(default)]
     pub decision: Decision,
     /// Why it is open; or why it is missed, where no share of slow requests says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,10 +137,6 @@ pub struct ObjectiveResult {
     /// Of these, how many took as long as the limit, or longer, or failed.
     #[serde(default)]
     pub above: usize,
-}
-
-fn open() -> Decision {
-    Decision::Open
 }
 
 impl Report {
@@ -479,4 +475,40 @@ pub struct Kept {
     pub p99: Option<f64>,
     /// The slowest.
     pub max: Option<f64>,
+}
+
+/// For tests.
+#[cfg(test)]
+impl Checked {
+    /// A check of that name, which passed or not.
+    pub(crate) fn of(id: &str, passed: bool) -> Self {
+        Self {
+            id: id.into(),
+            test: "a test".into(),
+            subject: None,
+            passed,
+            statistic: Some(1.0),
+            threshold: Some(1.0),
+            threshold_is_p: false,
+            p_value: None,
+            n: 1,
+        }
+    }
+}
+
+/// For tests.
+#[cfg(test)]
+impl Verdict {
+    /// N/A for a check, of which nothing more is said.
+    pub(crate) fn refused_for(failed: Checked) -> Self {
+        Self::NotAvailable {
+            failed,
+            reason: "a reason".into(),
+            hint: String::new(),
+            passed: Vec::new(),
+            bounds: Vec::new(),
+            missing: Vec::new(),
+            no_bounds_because: None,
+        }
+    }
 }

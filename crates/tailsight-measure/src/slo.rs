@@ -20,7 +20,7 @@ use crate::Error;
 use crate::decide::decide;
 use crate::load::Load;
 use crate::measure::{Event, Measurement, measure};
-use crate::objective::{Decision, LEVEL, Objective};
+use crate::objective::{Decision, Objective};
 use crate::question::Question;
 use crate::report::Verdict;
 use crate::sweep::{Fate, fate};
@@ -60,7 +60,7 @@ pub struct Try {
     /// Confidence that it meets the objective; absent where nothing can be known.
     pub confidence: Option<f64>,
     /// Whether it is met at this rate; `open` in older files, whose confidence says more.
-    #[serde(default = "open")]
+    #[serde(default)]
     pub decision: Decision,
     /// The percentile, ns; absent where it is N/A.
     pub value_ns: Option<f64>,
@@ -75,10 +75,6 @@ pub struct Try {
 
 fn unclear() -> Fate {
     Fate::Unclear
-}
-
-fn open() -> Decision {
-    Decision::Open
 }
 
 /// What was found.
@@ -181,16 +177,16 @@ pub fn highest(
         }
         // What is open at the lowest rate may be met there.
         let lowest = hunt.tries.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
-        return Ok(match lowest.filter(|t| t.decision != Decision::Missed).cloned() {
-            None if !stop.load(Ordering::Relaxed) && !hunt.tries.is_empty() => {
-                hunt.end("not-met", None, None, Some("no rate that was tried meets the objective".into()))
+        let (verdict, reason) = match lowest {
+            Some(Try { decision: Decision::Missed, .. }) if !stop.load(Ordering::Relaxed) => {
+                ("not-met", "no rate that was tried meets the objective".to_owned())
             }
             Some(Try { rate, reason: Some(why), .. }) => {
-                let why = format!("at {rate:.0} requests/s, the lowest rate tried, it is open: {why}");
-                hunt.end("not-available", None, None, Some(why))
+                ("not-available", format!("at {rate:.0} requests/s, the lowest rate tried, it is open: {why}"))
             }
-            _ => hunt.end("not-available", None, None, Some("no rate that was tried is shown to meet it".into())),
-        });
+            _ => ("not-available", "no rate that was tried is shown to meet it".to_owned()),
+        };
+        return Ok(hunt.end(verdict, None, None, Some(reason)));
     };
     let mut belief = Belief::between((met / 2.0).max(1.0), missed.map_or(met * 1.02, |m| m * 2.0).min(top * 1.02));
     hunt.tries.iter().for_each(|t| belief.update(t.rate, t.confidence.unwrap_or(UNKNOWN)));
@@ -209,7 +205,7 @@ pub fn highest(
         let rate = if missed.is_none() { met.min(most) } else { belief.quantile(0.05).min(most) };
         most = rate * (1.0 - search.tolerance);
         let confidence = hunt.at(rate, true)?;
-        if confidence >= LEVEL {
+        if hunt.tries.last().is_some_and(|last| last.decision == Decision::Met) {
             let threshold = Some((belief.quantile(0.05), belief.quantile(0.95))).filter(|_| missed.is_some());
             let bound = missed.is_some();
             let mut highest = hunt.end("met", Some((rate, confidence)), threshold, None);
@@ -290,8 +286,8 @@ impl Hunt<'_> {
             Decision::Open => fate(&measurement.report),
             Decision::Met | Decision::Missed => Fate::Number,
         };
-        // What a client that was late measured says nothing of the server.
-        let confidence = decided.confidence.filter(|_| kind != Fate::Client);
+        // What a client that was late measured says nothing of the server, and a load that was not reached is no evidence for it.
+        let confidence = decided.confidence.filter(|_| matches!(kind, Fate::Number | Fate::Unclear));
         let evidence = confidence.unwrap_or(if kind == Fate::Unclear { UNKNOWN } else { 0.0 });
         let mut reason = decided.reason;
         if kind != Fate::Number

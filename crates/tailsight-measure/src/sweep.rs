@@ -15,7 +15,7 @@ use crate::assumption::{AssumptionId, Na};
 use crate::load::Load;
 use crate::measure::{Event, Measurement, measure};
 use crate::question::Question;
-use crate::report::{Report, SCHEMA, Verdict};
+use crate::report::{Achieved, Report, SCHEMA, Verdict};
 use crate::slo::{Highest, round};
 
 /// How often the gap at saturation is halved.
@@ -59,24 +59,25 @@ pub enum Fate {
 /// Whose fault an N/A is.
 #[must_use]
 pub fn fate(report: &Report) -> Fate {
-    let Verdict::NotAvailable { failed, .. } = &report.verdict else { return Fate::Number };
+    fate_of(&report.verdict, &report.rate)
+}
+
+fn fate_of(verdict: &Verdict, rate: &Achieved) -> Fate {
+    let Verdict::NotAvailable { failed, .. } = verdict else { return Fate::Number };
+    // Fewer requests were answered than sent: a queue grew.
+    let stays_behind = rate.answered < ANSWERED * rate.sent;
     use CheckId::{
         ArrivalIndependence, Arrivals, ArrivalsSuperposed, ClientLateness, Drift, Errors, Load, TailDrift, UnitRoot,
     };
     match failed.id {
         // A level that wanders, as other programs come and go, is a queue that grows only where replies stay behind.
-        AssumptionId::Method(UnitRoot | Drift | TailDrift) if !stays_behind(report) => Fate::Unclear,
+        AssumptionId::Method(UnitRoot | Drift | TailDrift) if !stays_behind => Fate::Unclear,
         AssumptionId::Method(Load | Errors | UnitRoot | Drift | TailDrift)
         | AssumptionId::Account(Na::OpenLoop | Na::Stalled | Na::ServerGone) => Fate::Server,
         AssumptionId::Method(ClientLateness | Arrivals | ArrivalsSuperposed | ArrivalIndependence)
         | AssumptionId::Account(Na::ClientCpu | Na::ClientStarved | Na::Client) => Fate::Client,
         _ => Fate::Unclear,
     }
-}
-
-/// Whether fewer requests were answered than sent: a queue grew.
-fn stays_behind(report: &Report) -> bool {
-    report.rate.answered < ANSWERED * report.rate.sent
 }
 
 /// A measurement at a rate.
@@ -232,6 +233,7 @@ impl Itinerary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Checked;
 
     fn tour(rates: Rates, capacity: f64) -> Vec<f64> {
         let mut plan = Itinerary::new(&rates);
@@ -253,6 +255,23 @@ mod tests {
             [1_000.0, 2_000.0, 3_000.0]
         );
         assert_eq!(tour(Rates::Rising { from: 1_000.0, factor: 2.0, to: None }, 10.0), [1_000.0]);
+    }
+
+    /// At 5,000/s a level that wandered was the server's limit, where calibration found 114,806.
+    #[test]
+    fn what_does_not_settle_is_the_servers_limit_only_where_replies_stay_behind() {
+        let verdict = |id: &str| Verdict::refused_for(Checked::of(id, false));
+        let [kept, behind] = [5_000.0, 4_000.0].map(|answered| Achieved { asked: None, sent: 5_000.0, answered });
+        for id in ["drift", "tail-drift", "unit-root"] {
+            assert_eq!(
+                [fate_of(&verdict(id), &kept), fate_of(&verdict(id), &behind)],
+                [Fate::Unclear, Fate::Server],
+                "{id}"
+            );
+        }
+        assert_eq!(fate_of(&verdict("run-length"), &behind), Fate::Unclear);
+        assert_eq!(fate_of(&verdict("load"), &kept), Fate::Server);
+        assert_eq!(fate_of(&verdict("client-lateness"), &kept), Fate::Client);
     }
 
     #[test]

@@ -5,7 +5,7 @@ import { Head, Scroll, Section } from "../parts";
 import { count, duration, percent, plural, prose } from "../units";
 import { AgainstRate, colorOf, Distributions, LoadOverTime, objective, OverTime } from "./plots";
 import { useChoice, type LoadStore } from "./store";
-import type { Known, Report, Result, Summary } from "./types";
+import type { Known, Met, Report, Result, Summary } from "./types";
 
 const latencyName = (r: Report) => (r.latency === "service" ? "service time" : "response time");
 const between = (p: Known, word = " to ") => duration(p.lower_ns) + word + duration(p.upper_ns);
@@ -124,10 +124,26 @@ function Facts({ result: { report, samples } }: { result: Result }) {
   );
 }
 
+/** On which side of its limit an objective is, and why that is open. */
+function decided(o: Met): string {
+  const name = "The objective " + objective(o.objective),
+    sure = (confidence: number) => (confidence > 0.999 ? "above 99.9 %" : percent(confidence));
+  // Results of older files have no count, and no decision but this.
+  const why = o.reason
+    ? ": " + o.reason
+    : o.n
+      ? `: ${count(o.above)} of ${count(o.n)} requests took longer or failed`
+      : "";
+  if (!o.met && o.decision !== "missed")
+    return name + " is open, neither met nor missed with 95 % confidence" + why + ".";
+  const confidence = o.confidence === null ? "" : ", confidence " + sure(o.met ? o.confidence : 1 - o.confidence);
+  return name + (o.met ? " is met" : " is missed") + why + confidence + ".";
+}
+
 /** What a reader should know besides the number. */
 function notes({ report }: Result): string[] {
   const verdict = report.verdict,
-    out: string[] = [],
+    out: string[] = report.objective ? [decided(report.objective)] : [],
     level = (p: Known) => " at " + +(100 * p.level).toFixed(2) + " %";
   if (verdict.verdict === "number") {
     for (const percentile of verdict.percentiles)
@@ -203,19 +219,6 @@ function notes({ report }: Result): string[] {
         " to " +
         duration(report.against.upper_ns) +
         ".",
-    );
-  if (report.objective)
-    out.push(
-      "The objective " +
-        objective(report.objective.objective) +
-        { met: " is met", missed: " is missed", open: " is open: it is shown to be neither met nor missed" }[
-          report.objective.met ? "met" : report.objective.decision
-        ] +
-        (report.objective.confidence === null
-          ? "."
-          : report.objective.decision === "missed"
-            ? ", confidence " + percent(1 - report.objective.confidence) + "."
-            : ", confidence that it is met " + percent(report.objective.confidence) + "."),
     );
   return out;
 }

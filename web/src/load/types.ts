@@ -200,6 +200,8 @@ export type Complaint = {
 } | {
   /** Requests that waited until a connection had room. */
   held: number;
+  /** From this share on they are named as the reason. */
+  held_limit: number;
   /** Their share of all. */
   held_share: number;
   kind: "blocked";
@@ -320,9 +322,6 @@ export type Estimate = {
 
 /** What a measurement says of the load that was asked for. */
 export type Fate = "number" | "server" | "client" | "unclear";
-
-/** Which status codes are good: `2xx,304` or `200-399`. */
-export type GoodStatuses = string;
 
 /** What was found. */
 export type Highest = {
@@ -773,7 +772,7 @@ export type Wait = string;
 /** Requests by their content. As text: an optional preset (`etc`, `usr`), then `name=value` pairs, separated by `;`: `usr;keys=1M;popularity=zipf:0.99`, `key=fixed:20;value=uniform:10,100;sets=0.1;preload=no`. */
 export type Workload = {
   /** Which HTTP status codes are good. */
-  good_statuses: GoodStatuses;
+  good_statuses: string;
   /** What key names begin with (`prefix`). */
   key_prefix: string;
   /** Seed of the sizes of keys and values (`key-seed`): it must be the same on all agents, because replies are checked by it. */

@@ -222,6 +222,18 @@ fn nginx_is_measured() {
         }
         let met = load(&format!("http://127.0.0.1:{port}/"), &["--slo", "p50<10s"]);
         assert_eq!(json(&met)["objective"]["decision"], "met", "{}", shown(&met));
+        // What authorises a request, and its body, are in no output.
+        let file = dir.path().join("kept.parquet");
+        let secret = ["-H", "Authorization: Bearer planted-secret", "-X", "GET", "-d", "body=planted-secret"];
+        let words = [&secret[..], &["-o", file.to_str().unwrap()]].concat();
+        let kept = load(&format!("http://127.0.0.1:{port}/"), &words);
+        assert!(matches!(kept.status.code(), Some(0 | 3)), "{}", shown(&kept));
+        let stored = tailsight_measure::samples::read(&file).unwrap();
+        let plan = serde_json::to_string(&stored.report.plan).unwrap();
+        assert!(plan.contains("Authorization") && !plan.contains("planted-secret"), "{plan}");
+        for bytes in [kept.stdout, kept.stderr, std::fs::read(&file).unwrap()] {
+            assert!(!bytes.windows(14).any(|at| at == b"planted-secret"));
+        }
         let refused = load(&format!("http://127.0.0.1:{port}/no"), &[]);
         assert_eq!(refused.status.code(), Some(1), "{}", shown(&refused));
         assert!(stderr(&refused).contains("with HTTP status"), "{}", shown(&refused));

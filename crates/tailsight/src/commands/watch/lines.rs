@@ -65,6 +65,7 @@ pub struct Capture {
     /// For how long nothing was recorded while the buffers were copied, ns.
     pub blind_ns: u64,
     /// From the slow message until the run was written, ns: slow messages of that time are counted, and have no capture of their own.
+    #[serde(default)]
     pub taken_ns: u64,
     /// Complete messages of the run; absent where there is no diagnosis.
     #[serde(skip_serializing_if = "Option::is_none")]
