@@ -28,6 +28,8 @@ fn other(cause: &Cause) -> Option<&'static str> {
         Subject::Holder { .. } => Some("the holder"),
         Subject::OtherThread { .. } => Some("the other thread"),
         Subject::OtherThreads { .. } => Some("the other worker"),
+        // Whose place was waited for is known.
+        Subject::Named { .. } if cause.category == Category::PoolWait => Some("the one before it"),
         _ => None,
     }
 }
@@ -287,10 +289,13 @@ mod tests {
     #[test]
     fn who_waited_in_a_function_is_said() {
         let part = FunctionPart { name: "nap".into(), share: 1.0, waits: true, ..FunctionPart::default() };
-        let says = |subject| {
-            let cause = Cause::new(Category::LockWait, "w".into(), subject, vec![], Role::A);
+        let says_of = |category, subject| {
+            let cause = Cause::new(category, "w".into(), subject, vec![], Role::A);
             of_cause(&Cause { functions: vec![part.clone()], ..cause }, &part)
         };
+        let says = |subject| says_of(Category::LockWait, subject);
+        let of_pool = says_of(Category::PoolWait, Subject::Named { name: "w".into() });
+        assert_eq!(of_pool, "100 % of it in nap: where the one before it waited");
         assert_eq!(says(Subject::Holder { name: "w".into() }), "100 % of it in nap: where the holder waited");
         assert_eq!(says(Subject::Task { name: "w".into() }), "100 % of it in nap: where it waited");
     }

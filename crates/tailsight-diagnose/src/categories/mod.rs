@@ -320,7 +320,7 @@ impl<'a> Seen<'a> {
         let frames = &self.owner.frames;
         let why = usize::from(matches!(
             frames.first(),
-            Some(Frame::SleepIn { .. } | Frame::ConnectionSetup | Frame::TaskReady)
+            Some(Frame::SleepIn { .. } | Frame::ConnectionSetup | Frame::TaskReady | Frame::JobQueued)
         ));
         why + usize::from(frames.get(why) == Some(&Frame::Serving))
     }

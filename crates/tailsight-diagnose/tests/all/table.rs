@@ -66,6 +66,7 @@ fn frame() -> impl Strategy<Value = Frame> {
         (0..3u32).prop_map(|stack| Frame::Place { stack }),
         Just(Frame::ConnectionSetup),
         Just(Frame::TaskReady),
+        Just(Frame::JobQueued),
         prop::sample::select(one_of_each_other_kind()),
     ]
 }
@@ -292,6 +293,8 @@ fn waits_explained() {
         (Service, owner(sibling(), &[Frame::TaskReady]), "scheduler-wait", "other tasks"),
         (Service, owner(sibling(), &[Frame::TaskReady, Frame::Serving]), "scheduler-wait", "other tasks"),
         (Service, owner(sibling(), &[Frame::TaskReady, vector]), "interrupts", "vector:local_timer"),
+        (Service, owner(sibling(), &[Frame::JobQueued]), "pool-wait", "threads for jobs that block"),
+        (Service, owner(sibling(), &[Frame::JobQueued, vector]), "interrupts", "vector:local_timer"),
         (Leg::Transmit, owner(Own, &[]), "transmit-processing", "send"),
         (Leg::Transmit, owner(Own, &[Frame::BetweenSends]), "app-processing", "user"),
         (Leg::Transmit, owner(Own, &[Frame::BetweenSends, vector]), "interrupts", "vector:local_timer"),

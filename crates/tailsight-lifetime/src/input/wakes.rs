@@ -15,7 +15,9 @@ pub enum Waker {
     Runtime,
     /// A time has come.
     Timer,
-    /// A socket is ready, or a thread of the runtime's that may block is.
+    /// A job on a thread of the runtime's that may block (`spawn_blocking`): the task that the thread runs.
+    Job,
+    /// A socket is ready.
     Outside,
 }
 
@@ -48,7 +50,8 @@ pub fn wakers(samples: &Samples, places: &[u32]) -> FxHashMap<u32, Waker> {
 
 fn waker(samples: &Samples, number: u32) -> Waker {
     let waker_of = |function: &str| match function {
-        f if has_any(f, &[READS_SOCKETS, BLOCKS]) => Some(Waker::Outside),
+        f if f.contains(READS_SOCKETS) => Some(Waker::Outside),
+        f if f.contains(BLOCKS) => Some(Waker::Job),
         f if has_any(f, &TIMES) => Some(Waker::Timer),
         f if has_any(f, &RUN_TASKS) => Some(Waker::Task),
         f if f.contains(SCHEDULES) => Some(Waker::Runtime),
@@ -59,7 +62,8 @@ fn waker(samples: &Samples, number: u32) -> Waker {
     let functions = || samples.stack(number).map(|frame| frame.function.as_str());
     let first = functions().find_map(waker_of).unwrap_or(Waker::Task);
     match functions().find(|function| has_any(function, &[SCHEDULES, BLOCKS])) {
-        Some(function) if function.contains(BLOCKS) => Waker::Outside,
+        // Sockets are read by threads that run tasks, and by those that block until a future is done.
+        Some(function) if function.contains(BLOCKS) && first != Waker::Outside => Waker::Job,
         _ => first,
     }
 }
@@ -92,7 +96,7 @@ mod tests {
         let samples = Samples { frames, stacks, ..Samples::default() };
         let wakers = wakers(&samples, &[1, 2, 3, 4, 5, 6]);
         let named_wakers = [0, 1, 2, 3, 4].map(|number| wakers[&number]);
-        assert_eq!(named_wakers, [Waker::Outside, Waker::Task, Waker::Outside, Waker::Timer, Waker::Task]);
+        assert_eq!(named_wakers, [Waker::Outside, Waker::Task, Waker::Job, Waker::Timer, Waker::Task]);
         assert_eq!(wakers[&5], Waker::Runtime, "the future that block_on runs");
     }
 }

@@ -49,6 +49,11 @@ pub enum What {
     },
     /// What it waited for is there, and its runtime runs others.
     IsReady,
+    /// A job of its own is in the queue of the threads that may block, which have others.
+    JobIsQueued {
+        /// The thread that takes it in the end.
+        tid: u32,
+    },
     /// It waits for another task.
     Waits {
         /// Where in the program it began to: a call stack of the run's samples, by number.
@@ -152,7 +157,7 @@ impl TaskRuns {
     /// A task is made ready. `by`: the task that the thread runs; 0: none. `stack`: where in the program.
     pub fn woken(&mut self, task: u64, ts: u64, by: u64, stack: Option<u32>) {
         self.events.entry(task).or_default().push(TaskEvent::Woken { ts, by, stack });
-        if by != task && self.who_woke(by, stack) == Waker::Task {
+        if by != task && matches!(self.who_woke(by, stack), Waker::Task | Waker::Job) {
             self.made_ready.entry(by).or_default().push((ts, task));
         }
     }
@@ -170,8 +175,8 @@ impl TaskRuns {
     /// Who made a task ready at a place, on a thread that ran the task `by`.
     fn who_woke(&self, by: u64, stack: Option<u32>) -> Waker {
         match self.waker(stack) {
-            // A thread that runs no tasks.
-            Waker::Task if by == 0 => Waker::Outside,
+            // A thread that runs no tasks, or began to run this one before that was recorded.
+            Waker::Task | Waker::Job if by == 0 => Waker::Outside,
             who => who,
         }
     }
@@ -288,7 +293,16 @@ impl TaskRuns {
                 // Where it asked is not known where its place was not kept.
                 let asked = run.asked.or(stack);
                 let mut alone = |what| spells.push(Spell { from: at, to: ready, what });
+                let mut told_until = ready;
                 match who {
+                    Waker::Job => {
+                        // What the thread did from then on the kernel's events tell.
+                        let taken = self.begun(by, ready);
+                        told_until = taken.map_or(at, |(taken, _)| taken.clamp(at, ready));
+                        if let Some((_, tid)) = taken {
+                            spells.push(Spell { from: at, to: told_until, what: What::JobIsQueued { tid } });
+                        }
+                    }
                     Waker::Task => {
                         let mut wait = Wait { asked, ended: stack, left: &left, server: &server, spells: &mut spells };
                         self.waits_for(by, (at, ready), stack, &mut wait, 0);
@@ -298,13 +312,22 @@ impl TaskRuns {
                         alone(What::Waits { stack: asked, ended: stack, meanwhile: None });
                     }
                 }
-                at = ready;
+                at = told_until;
             }
             (runs_on, ended) = ((run.tid, run.from), run.left);
         }
         spells.push(runs_until(at, to, runs_on.0, runs_on.1));
         spells.retain(|spell| spell.from < spell.to);
         Some(spells)
+    }
+
+    /// When a thread last began to run a task before a time, and which.
+    fn begun(&self, task: u64, ts: u64) -> Option<(u64, u32)> {
+        let events = self.events.get(&task)?;
+        events[..events.partition_point(|event| event.ts() <= ts)].iter().rev().find_map(|event| match *event {
+            TaskEvent::Runs { ts, tid } => Some((ts, tid)),
+            TaskEvent::Asks { .. } | TaskEvent::Woken { .. } => None,
+        })
     }
 
     /// The sleeps of all tasks until a time: where each began, and how long it lasted, ns.
@@ -410,7 +433,7 @@ impl TaskRuns {
                 Waker::Task if depth < MOST_IN_LINE => self.waits_for(waker, (end, ready), stack, wait, depth + 1),
                 Waker::Task | Waker::Runtime => wait.add((end, ready), Doing::Waits, next.asked),
                 Waker::Timer => wait.add((end, ready), Doing::Sleeps, next.asked),
-                Waker::Outside => {
+                Waker::Job | Waker::Outside => {
                     let server = (wait.server)(by, (end, ready));
                     wait.add_by((end, ready), Meanwhile { server, ..meanwhile(Doing::WaitsOutside, next.asked) });
                 }
@@ -565,6 +588,38 @@ mod tests {
         let whole: u64 = spells.iter().map(|spell| spell.to - spell.from).sum();
         assert_eq!(whole, 780);
         assert!(spells.windows(2).all(|two| two[0].to == two[1].from), "{spells:?}");
+    }
+
+    /// What a pool's thread slept for another job was "the server itself", of the request whose job it took next.
+    #[test]
+    fn a_job_is_in_line_until_a_thread_that_may_block_takes_it() {
+        const JOB: u64 = 11;
+        const JOB_DONE: u32 = 6;
+        let mut runs = TaskRuns::new([(JOB_DONE, Waker::Job)].into_iter().collect());
+        runs.runs(TASK, 90, 1);
+        runs.asks(TASK, 110, Some(ASKS_LOCK));
+        runs.runs(JOB, 400, 3);
+        runs.woken(TASK, 500, JOB, Some(JOB_DONE));
+        runs.runs(TASK, 600, 2);
+        let spell = |from, to, what| Spell { from, to, what };
+        assert_eq!(
+            runs.spells(TASK, (100, 1000), left, nobody).unwrap(),
+            [
+                spell(100, 140, What::Runs { tid: 1, own_from: 100 }),
+                spell(140, 400, What::JobIsQueued { tid: 3 }),
+                // The job, and then the task.
+                spell(400, 1000, What::Runs { tid: 2, own_from: 600 }),
+            ]
+        );
+        assert_eq!(runs.makes_ready(JOB, 450).collect::<Vec<_>>(), [TASK]);
+        // It was taken before the task waited, or it is not known when.
+        let mut early = TaskRuns::new([(JOB_DONE, Waker::Job)].into_iter().collect());
+        early.runs(JOB, 50, 3);
+        early.runs(TASK, 90, 1);
+        early.woken(TASK, 500, JOB, Some(JOB_DONE));
+        early.runs(TASK, 600, 2);
+        let spells = early.spells(TASK, (100, 1000), left, nobody).unwrap();
+        assert!(spells.iter().all(|spell| matches!(spell.what, What::Runs { .. })), "{spells:?}");
     }
 
     /// A client's connection of hyper is a task of its own: the requests that it sent were nobody's.

@@ -209,6 +209,8 @@ frames! {
     Parked => [Parked "parked" ""], None;
     /// The task of the message was ready to run, and its runtime ran others.
     TaskReady => [TaskReady "task-ready" ""], None;
+    /// A job of the message's task was in the queue of the runtime's threads that may block, and these had others.
+    JobQueued => [JobQueued "job-queued" ""], None;
     /// Another thread of the application was serving other messages.
     Serving => [Serving "serving" ""], None;
     /// The thread was at its work between two send calls of its reply.

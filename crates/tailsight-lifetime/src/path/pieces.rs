@@ -422,6 +422,7 @@ impl Task {
                     out.push(Piece::Parked { stack, for_others: false, turn: 0, ended, meanwhile: None, from, to });
                 }
                 What::IsReady => ready_piece(sources.activity, focus.tid, (from, to), out),
+                What::JobIsQueued { tid } => out.push(others_first(Frame::JobQueued, tid, (from, to))),
                 What::Runs { tid, own_from } => {
                     let answerer = focus.of_message.answerer.filter(|_| tid == focus.tid);
                     let of_message = OfMessage { answerer, ..focus.of_message };
@@ -504,9 +505,13 @@ impl Waits {
 
 /// A time in which the message's task was ready and a runtime ran others: what its busiest thread did.
 fn ready_piece(activity: &Activity, tid: u32, (from, to): (u64, u64), out: &mut Vec<Piece>) {
-    let tid = busiest_thread(activity, tid, (from, to));
-    let followed = Followed { because: Some(Frame::TaskReady), ..Followed::default() };
-    out.push(Piece::Thread { from, to, focus: Focus { followed, ..Focus::new(tid, 0) } });
+    out.push(others_first(Frame::TaskReady, busiest_thread(activity, tid, (from, to)), (from, to)));
+}
+
+/// A time in which a thread did other things than the message's.
+fn others_first(because: Frame, tid: u32, (from, to): (u64, u64)) -> Piece {
+    let followed = Followed { because: Some(because), ..Followed::default() };
+    Piece::Thread { from, to, focus: Focus { followed, ..Focus::new(tid, 0) } }
 }
 
 /// The thread of a thread's process that ran for most of a time.

@@ -305,6 +305,7 @@ fn is_work(frame: &tailsight_lifetime::Frame) -> bool {
             | F::TcpHole
             | F::ConnectionSetup
             | F::TaskReady
+            | F::JobQueued
     )
 }
 
