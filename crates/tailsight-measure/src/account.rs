@@ -25,7 +25,7 @@ pub(crate) fn because(why: &NoBounds) -> String {
         NoBounds::Failures => "requests that fail have no latency, and are not a random part of all".into(),
         NoBounds::Changing { parts: n, lowest_ns, highest_ns } => {
             format!(
-                "a latency that changes while it is measured has no percentile of the whole{}",
+                "the latency changes while it is measured, and how much its samples know of it cannot be told{}",
                 parts(n, lowest_ns, highest_ns)
             )
         }

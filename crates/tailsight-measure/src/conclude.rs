@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tailsight_load::{Complaint, Counts, Histogram, Rate, Sample, StampSource};
 use tailsight_stats::effective::dependent_interval_sorted;
-use tailsight_stats::method::{CheckId, MethodOutcome, NoBounds, Step};
+use tailsight_stats::method::{CheckId, IntervalMethod, MethodOutcome, NoBounds, Step};
 use tailsight_stats::quantile::{interval_ranks, needed, quantile, sorted};
 
 use crate::account::{all_unknown, assumptions, because, sentence, unknown};
@@ -53,7 +53,8 @@ pub(crate) fn conclude(mut run: Run, halt: Option<&Halt>, endings: &[Ending], ag
         Some(cores) => Machine { cores, ..Machine::default() },
         None => run.before.until_now(&run.question.plan.target),
     };
-    let judged = by_method(method_verdict.as_ref().map(|v| &v.outcome), run.question, &machine);
+    let mut judged = by_method(method_verdict.as_ref().map(|v| &v.outcome), run.question, &machine);
+    bound_the_others(&mut judged, &run);
     let context = Context { question: run.question, verdict: &judged, machine: &machine, counts: &counts };
     let verdict = by_accounts(&context, halt, endings, stamped);
     let accepted = run.method.accepted().filter(|_| is_usable(&verdict));
@@ -130,6 +131,17 @@ fn by_method(outcome: Option<&MethodOutcome>, question: &Question, machine: &Mac
     }
 }
 
+/// Adds to what is known of percentiles whose level moves those that were only asked to be shown.
+fn bound_the_others(verdict: &mut Verdict, run: &Run) {
+    let Verdict::NotAvailable { bounds, .. } = verdict else { return };
+    if bounds.iter().any(|p| matches!(p.how, IntervalMethod::SelfNormalised { .. })) {
+        let is_target = |q: &f64| run.question.targets.iter().any(|target| target.quantile == *q);
+        let others: Vec<f64> = run.question.percentiles.iter().copied().filter(|q| !is_target(q)).collect();
+        bounds.extend(run.method.wandering(&others, LEVEL).iter().map(KnownPercentile::from));
+        bounds.sort_by(|a, b| a.quantile.total_cmp(&b.quantile));
+    }
+}
+
 /// The method's verdict, or what the client's accounts and an early end make of it.
 fn by_accounts(context: &Context<'_>, halt: Option<&Halt>, endings: &[Ending], stamped: f64) -> Verdict {
     let deepest = context.question.targets.iter().map(|t| t.quantile).fold(0.0, f64::max);
@@ -157,20 +169,22 @@ fn summaries(run: &Run, bearing: &[&Row], accepted: bool, verdict: &Verdict) -> 
     let question = run.question;
     let mut response_ns = summary(bearing, Latency::Response, question);
     let mut service_ns = summary(bearing, Latency::Service, question);
+    let asked = match question.latency {
+        Latency::Response => &mut response_ns,
+        Latency::Service => &mut service_ns,
+    };
     if accepted {
-        let asked = match question.latency {
-            Latency::Response => &mut response_ns,
-            Latency::Service => &mut service_ns,
-        };
         let results = run.method.percentiles(&question.percentiles, LEVEL);
         for (q, result) in question.percentiles.iter().zip(results) {
             let estimate = result.map(|p| Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns });
             asked.percentiles.insert(name(*q), estimate);
         }
-        for p in known_of(verdict) {
-            let estimate = Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns };
-            asked.percentiles.insert(p.percentile.clone(), Some(estimate));
-        }
+    }
+    // Samples whose level moves bear no result, and percentiles of them with bounds of their own all the same.
+    let bounded = |p: &&KnownPercentile| accepted || matches!(p.how, IntervalMethod::SelfNormalised { .. });
+    for p in known_of(verdict).into_iter().filter(bounded) {
+        let estimate = Estimate { value: p.value_ns, lower: p.lower_ns, upper: p.upper_ns };
+        asked.percentiles.insert(p.percentile.clone(), Some(estimate));
     }
     let asked_for = [question.latency == Latency::Response, question.latency == Latency::Service];
     for (summary, asked) in [&mut response_ns, &mut service_ns].into_iter().zip(asked_for) {

@@ -2,7 +2,7 @@
 //! how often experiments that are wrong are refused, and what is believed of clients that are late. Prints markdown;
 //! `--json FILE` writes the same as JSON.
 //!
-//! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--part good|bad|late|shared] [--only TEXT]`
+//! `cargo run --release -p tailsight-stats --example coverage -- [--experiments 2000] [--truth 400000000] [--part good|bad|late|shared|short] [--only TEXT]`
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints")]
 
@@ -15,17 +15,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 use sim::{Fault, Server, Shared, World, truth};
-use tailsight_stats::method::{Arrivals, CheckId, Config, IntervalMethod, Method, MethodOutcome, MethodResult, Step};
+use tailsight_stats::method::{
+    Arrivals, CheckId, Config, IntervalMethod, Method, MethodOutcome, MethodResult, PercentileResult, Step,
+};
+use tailsight_stats::quantile::quantile;
 use tailsight_stats::random::mix;
 
 /// Requests that a simulated experiment may send.
 const BUDGET: u64 = 3_000_000;
 
 fn experiment(server: Server, load: f64, fault: Fault, seed: u64) -> MethodResult {
-    let target = "p99:10%@95".parse().expect("a target");
-    let config = Config { max_requests: BUDGET, seed, ..Config::new(vec![target], Arrivals::Exponential) };
+    experiment_for(&["p99:10%@95"], BUDGET, World::new(server, load, fault, seed), seed)
+}
+
+fn experiment_for(targets: &[&str], max_requests: u64, mut world: World, seed: u64) -> MethodResult {
+    let targets = targets.iter().map(|target| target.parse().expect("a target")).collect();
+    let config = Config { max_requests, seed, ..Config::new(targets, Arrivals::Exponential) };
     let mut method = Method::new(config).expect("sound settings");
-    let mut world = World::new(server, load, fault, seed);
     loop {
         match method.step() {
             Step::Load { seconds } => method.on_load(&[world.load(seconds)]),
@@ -37,6 +43,12 @@ fn experiment(server: Server, load: f64, fault: Fault, seed: u64) -> MethodResul
 
 /// All experiments of a case, on every core, in the order of their seeds.
 fn all(server: Server, load: f64, fault: Fault, experiments: usize) -> Vec<MethodResult> {
+    // Streams of their own: cases that share seeds would share their luck.
+    let seed = |i| mix((load * 100.0) as u64 * 10 + server as u64, i as u64);
+    on_every_core(experiments, |i| experiment(server, load, fault, seed(i)))
+}
+
+fn on_every_core<T: Send>(experiments: usize, run: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
@@ -48,9 +60,7 @@ fn all(server: Server, load: f64, fault: Fault, experiments: usize) -> Vec<Metho
                     if i >= experiments {
                         break;
                     }
-                    // Streams of their own: cases that share seeds would share their luck.
-                    let seed = mix((load * 100.0) as u64 * 10 + server as u64, i as u64);
-                    let verdict = experiment(server, load, fault, seed);
+                    let verdict = run(i);
                     done.lock().expect("no panic").insert(i, verdict);
                 }
             });
@@ -251,6 +261,101 @@ fn disturbed(cases: &[(&str, Fault)], experiments: usize, truth_requests: u64, o
     rows
 }
 
+/// Short experiments in which something is wrong with the samples, or they are few: does each answer that is given hold the truth, be it as
+/// narrow as asked or less, and how many are of use (at most half as wide as the percentile)?
+///
+/// The truth is the long run's where the server has one; where it drifts, that of the same drift, asked again by other clients.
+fn short(experiments: usize, only: &str) -> Vec<serde_json::Value> {
+    const PERCENTILES: [(&str, f64); 3] = [("p50:10%@95", 0.5), ("p90:10%@95", 0.9), ("p99:10%@95", 0.99)];
+    /// Clients that ask for the truth, and requests of each of them.
+    const CLIENTS: u64 = 40;
+    let cases: [(&str, f64, Fault, u64); 11] = [
+        ("nothing wrong", 0.5, Fault::None, 20_000),
+        ("nothing wrong", 0.5, Fault::None, 100_000),
+        ("nothing wrong, long queues", 0.8, Fault::None, 20_000),
+        ("nothing wrong, long queues", 0.8, Fault::None, 100_000),
+        ("nothing wrong, very long queues", 0.95, Fault::None, 100_000),
+        ("stops of 1 ms every 20 ms", 0.3, Fault::Stopped(1e6, 20e6), 100_000),
+        ("stops of 20 ms every 200 ms", 0.3, Fault::Stopped(20e6, 200e6), 100_000),
+        ("half a core stolen in short spells", 0.3, Fault::Stolen(0.02), 100_000),
+        ("half a core stolen in long spells", 0.3, Fault::Stolen(0.2), 100_000),
+        ("service times +25 % per 50,000 requests", 0.3, Fault::Linear(0.25), 100_000),
+        ("service times a random walk", 0.3, Fault::Walk(0.2), 100_000),
+    ];
+    println!(
+        "\n| M/M/1 | load | requests | percentile | as narrow as asked | hold the truth | wider | hold it | its level moves | hold it | none | of use |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
+    let mut rows = Vec::new();
+    for (name, load, fault, budget) in cases.into_iter().filter(|(name, ..)| name.contains(only)) {
+        let targets = PERCENTILES.map(|(target, _)| target);
+        let seed = |i: usize| mix((load * 100.0) as u64 + budget, i as u64);
+        let drifts = matches!(fault, Fault::Linear(_) | Fault::Walk(_));
+        let of_clients = |path: u64, most: u64| {
+            let mut latencies: Vec<f64> = Vec::new();
+            for client in 0..CLIENTS {
+                let world = World::new(Server::Exponential, load, fault, mix(path, 1_000 + client));
+                let mut world = if drifts { world.on_path_of(path) } else { world };
+                world.load(1.0);
+                let batch = world.batch(most as usize, 1.0);
+                latencies.extend(batch.agents[0].samples.iter().map(|s| s.latency_ns));
+            }
+            latencies.sort_unstable_by(f64::total_cmp);
+            PERCENTILES.map(|(_, q)| quantile(&latencies, q).expect("samples"))
+        };
+        let steady = if drifts { [0.0; 3] } else { of_clients(9, 2_000_000) };
+        let results = on_every_core(experiments, |i| {
+            let world = World::new(Server::Exponential, load, fault, seed(i));
+            let result = experiment_for(&targets, budget, world, seed(i));
+            let truth = if drifts { of_clients(seed(i), result.requests) } else { steady };
+            (result, truth)
+        });
+        for (k, (target, _)) in PERCENTILES.iter().enumerate() {
+            // Answers by kind, and how many of them hold the truth: as narrow as asked, wider, by a level that moves.
+            let (mut answers, mut holding, mut useful) = ([0_usize; 3], [0_usize; 3], 0);
+            for (result, truth) in &results {
+                let known: Vec<(&PercentileResult, usize)> = match &result.outcome {
+                    MethodOutcome::Number(number) => number.percentiles.iter().map(|p| (p, 0)).collect(),
+                    MethodOutcome::NotAvailable(refusal) => {
+                        let passed = refusal.passed.iter().map(|p| (p, 0));
+                        let kind = |p: &PercentileResult| {
+                            1 + usize::from(matches!(p.how, IntervalMethod::SelfNormalised { .. }))
+                        };
+                        passed.chain(refusal.bounds.iter().map(|p| (p, kind(p)))).collect()
+                    }
+                };
+                let Some((p, kind)) = known.into_iter().find(|(p, _)| p.target.to_string() == *target) else {
+                    continue;
+                };
+                answers[kind] += 1;
+                holding[kind] += usize::from(p.lower_ns <= truth[k] && truth[k] <= p.upper_ns);
+                useful += usize::from(p.upper_ns - p.lower_ns <= 0.5 * p.value_ns);
+            }
+            let none = experiments - answers.iter().sum::<usize>();
+            let share = |kind: usize| match answers[kind] {
+                0 => "–".into(),
+                n => format!("{:.1} %", 100.0 * holding[kind] as f64 / n as f64),
+            };
+            println!(
+                "| {name} | {:.0} % | {budget} | {} | {} | {} | {} | {} | {} | {} | {none} | {useful} |",
+                100.0 * load,
+                target.split(':').next().unwrap_or_default(),
+                answers[0],
+                share(0),
+                answers[1],
+                share(1),
+                answers[2],
+                share(2),
+            );
+            rows.push(
+                json!({"case": name, "load": load, "requests": budget, "target": target, "experiments": experiments,
+                "answers": answers, "hold": holding, "none": none, "useful": useful}),
+            );
+        }
+    }
+    rows
+}
+
 fn only_of(arguments: &[String]) -> &str {
     arguments.iter().position(|a| a == "--only").and_then(|i| arguments.get(i + 1)).map_or("", String::as_str)
 }
@@ -269,12 +374,19 @@ fn main() {
     let only = only_of(&arguments);
     let part = value("--part").map_or("both", String::as_str);
     let late = if matches!(part, "both" | "late") { late(experiments, requests, only) } else { Vec::new() };
+    let short = if matches!(part, "both" | "short") { short(experiments, only) } else { Vec::new() };
     let shared = if matches!(part, "both" | "shared") { shared(experiments, requests, only) } else { Vec::new() };
-    let good = if matches!(part, "bad" | "late" | "shared") { Vec::new() } else { good(experiments, requests, only) };
-    let bad = if matches!(part, "good" | "late" | "shared") { Vec::new() } else { bad(experiments, only) };
+    let good = if matches!(part, "bad" | "late" | "shared" | "short") {
+        Vec::new()
+    } else {
+        good(experiments, requests, only)
+    };
+    let bad = if matches!(part, "good" | "late" | "shared" | "short") { Vec::new() } else { bad(experiments, only) };
     if let Some(file) = value("--json") {
-        let text = serde_json::to_string_pretty(&json!({"good": good, "bad": bad, "late": late, "shared": shared}))
-            .expect("plain data");
+        let text = serde_json::to_string_pretty(
+            &json!({"good": good, "bad": bad, "late": late, "shared": shared, "short": short}),
+        )
+        .expect("plain data");
         std::fs::write(file, text).expect("the JSON file can be written");
     }
 }

@@ -9,6 +9,7 @@ use crate::Error;
 use crate::effective::effective_size_at;
 use crate::quantile::{quantile, rank, sorted};
 use crate::random::{Random, mix};
+use crate::self_normalised;
 use crate::special::binomial_cdf;
 
 /// Two runs compared at a percentile.
@@ -107,14 +108,15 @@ pub fn sides(samples: &[f64], q: f64, limit: f64) -> Sides {
     sides_of(below as f64, samples.len(), q)
 }
 
-/// The same of dependent samples in time order: the sample counts for as many as its effective size. `None` where that cannot be
-/// estimated. A sample may be infinite (a request that was never answered).
+/// The same of dependent samples in time order: the sample counts for as many as its effective size, the smaller of that by batches and
+/// that by its own partial sums, as nobody has looked whether its level moves. `None` where that cannot be estimated. A sample may be
+/// infinite (a request that was never answered).
 pub fn sides_dependent(series: &[f64], q: f64, limit: f64) -> Option<Sides> {
     let below = series.iter().filter(|x| **x < limit).count();
     // Nothing at or above the limit (or nothing below): its own indicator does not vary, that of the percentile stands in.
     let threshold = if below == 0 || below == series.len() { quantile(&sorted(series.to_vec()), q)? } else { limit };
-    let effective = effective_size_at(series, threshold, 0.95)?;
-    let n = effective.interval_n.floor();
+    let by_batches = effective_size_at(series, threshold, 0.95)?.interval_n;
+    let n = self_normalised::effective_size(series, threshold, 0.95)?.min(by_batches).floor();
     Some(sides_of(below as f64 / series.len() as f64 * n, n as usize, q))
 }
 

@@ -8,6 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::quantile::{Interval, interval_effective, quantile, sorted};
+use crate::self_normalised;
 use crate::special::{normal_quantile, student_quantile};
 
 /// A series cut into equal batches.
@@ -138,6 +139,16 @@ pub fn effective_size_at(series: &[f64], threshold: f64, level: f64) -> Option<E
     let t = student_quantile(side, batches.freedom());
     let interval_n = effective_n * (normal_quantile(side) / t).powi(2);
     Some(Effective { n, effective_n, interval_n, batches: batches.means.len(), settled: batches.settled })
+}
+
+/// The interval of the `q` quantile of a series whose level moves, or whose memory is as long as itself: of the two estimates of what it
+/// knows, by batches and by its own partial sums ([`self_normalised`]), the smaller. Gives the interval, and as many independent samples as
+/// know as much. `None` when the series cannot support it.
+pub fn wandering_interval_sorted(series: &[f64], sorted: &[f64], q: f64, level: f64) -> Option<(Interval, f64)> {
+    let threshold = quantile(sorted, q)?;
+    let by_batches = effective_size_at(series, threshold, level)?.interval_n;
+    let interval_n = self_normalised::effective_size(series, threshold, level)?.min(by_batches);
+    Some((interval_effective(sorted, q, level, interval_n)?, interval_n))
 }
 
 /// The interval of the `q` quantile of a dependent series in time order, with what it rests on. `None` when the series cannot

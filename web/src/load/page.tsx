@@ -178,7 +178,11 @@ function notes({ report }: Result): string[] {
           " is between " +
           between(percentile, " and ") +
           level(percentile) +
-          ", which is wider than asked.",
+          (percentile.how.method === "self-normalised"
+            ? ": its level moved, or the run is short for such long correlation, and this is known as well as by " +
+              count(percentile.how.effective_n ?? 0) +
+              " independent samples."
+            : ", which is wider than asked."),
       );
     if (verdict.no_bounds_because)
       out.push(

@@ -375,6 +375,10 @@ export type IntervalMethod = {
   /** As many independent samples would know as much. */
   effective_n: number;
   method: "effective-sample-size";
+} | {
+  /** As many independent samples would know as much. */
+  effective_n: number;
+  method: "self-normalised";
 };
 
 /** The samples that are in the file, whatever the verdict. */

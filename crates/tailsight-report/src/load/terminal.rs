@@ -205,6 +205,9 @@ fn known(out: &mut Text, r: &Report, indent: &str) {
     }
     for p in bounds {
         out.wrapped(&format!("{indent}known: {}", bound(p, latency, by_width)), BOLD);
+        if let Some(how) = how(p) {
+            out.wrapped(&format!("{indent}  {how}"), "");
+        }
     }
     if let Some(why) = no_bounds_because {
         let names: Vec<&str> = missing.iter().map(|m| m.percentile.as_str()).collect();
@@ -241,6 +244,11 @@ fn how(p: &KnownPercentile) -> Option<String> {
         IntervalMethod::EffectiveSampleSize { effective_n, .. } => Some(format!(
             "neighbouring samples are correlated: the interval is that of {} independent samples (effective sample \
              size)",
+            count(effective_n as u64)
+        )),
+        IntervalMethod::SelfNormalised { effective_n } => Some(format!(
+            "its level moved, or the run is short for such long correlation: this interval knows as much as that of {} \
+             independent samples",
             count(effective_n as u64)
         )),
         _ => Some("not from order statistics".into()),

@@ -6,7 +6,7 @@
 
 use tailsight_stats::distributions::Lognormal;
 use tailsight_stats::method::{AgentBatch, Batch, Sample, Send, Slice};
-use tailsight_stats::random::Random;
+use tailsight_stats::random::{Random, mix};
 
 /// Mean service time, ns.
 pub const MEAN_SERVICE: f64 = 10_000.0;
@@ -69,6 +69,11 @@ pub enum Fault {
     Linear(f64),
     /// Service times follow a geometric random walk with this deviation per unit.
     Walk(f64),
+    /// Another program takes half of the server's core, in spells that begin and end at random: of this many units in the mean, and half of
+    /// the time.
+    Stolen(f64),
+    /// The server stands still for so many ns, after exponential gaps of so many in the mean.
+    Stopped(f64, f64),
     /// One request in a hundred takes 10 times longer at first; that share grows by this much per unit.
     Tail(f64),
     /// Service times are longer by this factor during the first tenth of a unit: a warm-up.
@@ -128,6 +133,10 @@ pub struct World {
     walk: f64,
     walked_to: f64,
     fast: bool,
+    /// What draws the faults of the server's, so that two experiments can have the same.
+    path: Random,
+    /// Until when the core is shared, or is not; when the server stops the next time.
+    changes_at: f64,
 }
 
 impl World {
@@ -153,7 +162,15 @@ impl World {
             walk: 0.0,
             walked_to: 0.0,
             fast: true,
+            path: Random::new(mix(seed, 0x70)),
+            changes_at: 0.0,
         }
+    }
+
+    /// The same server with the same faults at the same times, asked by another client.
+    #[allow(dead_code)]
+    pub fn on_path_of(self, seed: u64) -> Self {
+        Self { path: Random::new(mix(seed, 0x70)), ..self }
     }
 
     fn gap(&mut self) -> f64 {
@@ -183,10 +200,17 @@ impl World {
             Fault::Cold(factor) if age < 0.1 => factor,
             Fault::Walk(deviation) => {
                 while self.walked_to < age {
-                    self.walk += deviation * 0.1 * self.random.normal();
+                    self.walk += deviation * 0.1 * self.path.normal();
                     self.walked_to += 0.01;
                 }
                 self.walk.exp()
+            }
+            Fault::Stolen(spell) => {
+                while self.changes_at < age {
+                    self.fast = !self.fast;
+                    self.changes_at -= spell * self.path.uniform().ln();
+                }
+                if self.fast { 1.0 } else { 2.0 }
             }
             Fault::Tail(growth) if self.random.uniform() < 0.01 + growth * age => 10.0,
             _ => 1.0,
@@ -215,6 +239,13 @@ impl World {
             }
         }
         let service = self.slowness() * self.server.service(&mut self.random);
+        if let Fault::Stopped(length, every) = self.fault {
+            while self.changes_at < sent {
+                // It goes on where the work before it ends; a stop within another lengthens it.
+                self.server_free = self.server_free.max(self.changes_at + length);
+                self.changes_at -= every * self.path.uniform().ln();
+            }
+        }
         self.server_free = self.server_free.max(sent) + service;
         if !self.connections.is_empty() {
             self.connections[self.next_connection] = self.server_free;

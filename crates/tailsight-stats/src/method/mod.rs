@@ -335,6 +335,14 @@ impl Method {
         quantiles.iter().map(|q| estimate(*q)).collect()
     }
 
+    /// Bounds of percentiles, where the last look refused its samples because their level moves, or because they are few beside their memory.
+    pub fn wandering(&self, quantiles: &[f64], level: f64) -> Vec<PercentileResult> {
+        let Some(look) = &self.last else { return Vec::new() };
+        let kept = &self.samples[look.warm_up.map_or(0, |w| w.cut_samples)..];
+        let goal = |quantile: &f64| PercentileGoal { quantile: *quantile, width: Width::Any, level };
+        samples::wandering(&quantiles.iter().map(goal).collect::<Vec<_>>(), &look.checks, kept, &self.config)
+    }
+
     /// Why the accepted samples cannot support a percentile, where [`Method::percentiles`] has none.
     pub fn unsupported(&self, quantile: f64, level: f64) -> NoBounds {
         let n = self.accepted().map_or(0, |accepted| accepted.latencies_ns.len());

@@ -129,6 +129,12 @@ pub enum IntervalMethod {
         /// Batches behind the variance.
         batches: usize,
     },
+    /// The same where the level moves, or its memory is as long as the measurement: the effective size is the smaller of that of batch
+    /// means and that of the series' own partial sums. For bounds only.
+    SelfNormalised {
+        /// As many independent samples would know as much.
+        effective_n: f64,
+    },
 }
 
 /// A percentile with its interval.

@@ -9,7 +9,7 @@ use super::system::extremes;
 use crate::adf::{Lags, Trend, adf};
 use crate::agents::differ;
 use crate::drift::drift;
-use crate::effective::{Batches, batches, dependent_interval_sorted, effective_size_at};
+use crate::effective::{Batches, batches, dependent_interval_sorted, effective_size_at, wandering_interval_sorted};
 use crate::quantile::{interval, quantile, rank, samples_for_width, samples_to_support, sorted};
 use crate::random::mix;
 use crate::spearman::{Ranked, autocorrelation_of_ranks, clustering_of};
@@ -110,9 +110,12 @@ pub fn look(samples: &[Sample], config: &Config, recording_rate: f64, salt: u64)
         // What fails for one percentile says nothing of the others: those are looked at all the same.
         let sound = sound_targets(&look.checks, config);
         if !sound.is_empty() {
-            let config = Config { targets: sound, ..config.clone() };
+            let config = Config { targets: sound.clone(), ..config.clone() };
             conclude(&mut look, &samples[end.cut..], kept, &ranked, &config, recording_rate, salt);
         }
+        let moving: Vec<PercentileGoal> = config.targets.iter().filter(|t| !sound.contains(t)).copied().collect();
+        let bounds = wandering(&moving, &look.checks, &samples[end.cut..], config);
+        look.known.extend(bounds.into_iter().map(|p| (p, false)));
         look.result = more(failed, 2 * n);
         return look;
     }
@@ -128,6 +131,33 @@ fn sound_targets(checks: &[Check], config: &Config) -> Vec<PercentileGoal> {
         failed().all(|c| c.subject.as_ref().is_some_and(|about| *about != name))
     };
     config.targets.iter().filter(sound).copied().collect()
+}
+
+/// Bounds of percentiles whose level moves, or whose memory is as long as the measurement: a statement on the server as it was meanwhile.
+/// `kept`: the samples after the warm-up. None where a unit root is not rejected, for what grows for ever has no percentile.
+pub fn wandering(
+    targets: &[PercentileGoal],
+    checks: &[Check],
+    kept: &[Sample],
+    config: &Config,
+) -> Vec<PercentileResult> {
+    let is_moving = |c: &Check| matches!(c.id, CheckId::Drift | CheckId::TailDrift | CheckId::RunLength);
+    let failed: Vec<&Check> = checks.iter().filter(|c| !c.passed && !c.id.is_allowed_for()).collect();
+    if failed.is_empty() || !failed.iter().all(|c| is_moving(c) || c.id == CheckId::IntervalWidth) {
+        return Vec::new();
+    }
+    let series: Vec<f64> = kept.iter().map(|s| s.latency_ns).collect();
+    let ordered = sorted(series.clone());
+    let ends = Ends::new(kept, ordered.clone(), config);
+    let bounds = |target: &PercentileGoal| {
+        let q = target.quantile;
+        let (interval, effective_n) = wandering_interval_sorted(&series, &ordered, q, spent(target.level))?;
+        let (lower_ns, upper_ns) = ends.widened((interval.lower, interval.upper));
+        let value_ns = quantile(&ordered, q)?;
+        let how = IntervalMethod::SelfNormalised { effective_n };
+        Some(PercentileResult { target: *target, value_ns, lower_ns, upper_ns, how, n: series.len() })
+    };
+    targets.iter().filter_map(bounds).collect()
 }
 
 /// Differences that the tests on ranks pass over, ns: a twentieth of the narrowest interval asked.

@@ -507,6 +507,34 @@ fn accounted(verdict: &MethodResult, config: &Config) {
     }
 }
 
+/// Regression: a p50 between 128 and 139 us in all eight parts of a run was N/A, without bounds, because the run was short beside its queues.
+#[test]
+fn samples_whose_level_moves_have_bounds_by_their_own_partial_sums() {
+    let mut moved = 0;
+    for seed in 0..20 {
+        let config = Config { max_requests: 100_000, seed, ..config("p50:5%@95") };
+        let mut world = World::new(Server::Exponential, 0.3, Fault::Walk(0.1), seed);
+        let (result, method) = run(config, &mut world);
+        let MethodOutcome::NotAvailable(refusal) = result.outcome else { continue };
+        let Some(p50) = refusal.bounds.first() else { continue };
+        if let IntervalMethod::SelfNormalised { effective_n } = p50.how {
+            moved += 1;
+            assert!(effective_n < 0.2 * p50.n as f64, "{p50:?}");
+            assert!(p50.lower_ns <= p50.value_ns && p50.value_ns <= p50.upper_ns, "{p50:?}");
+            assert!(refusal.passed.is_empty(), "what moves is no number");
+            let others = method.wandering(&[0.9], 0.95);
+            assert!(others.iter().all(|p90| p90.value_ns > p50.value_ns), "{others:?}");
+            assert!(method.accepted().is_none());
+        }
+    }
+    assert!(moved >= 5, "{moved} of 20");
+    // What grows for ever has no percentile.
+    let config = Config { max_requests: 600_000, ..config("p50:5%@95") };
+    let (result, method) = run(config, &mut World::new(Server::Exponential, 1.02, Fault::None, 1));
+    assert!(matches!(result.outcome, MethodOutcome::NotAvailable(r) if r.bounds.is_empty()));
+    assert!(method.wandering(&[0.5], 0.95).is_empty());
+}
+
 /// Regression: N/A by drift, arrivals, load and the end of the time said nothing of any percentile, nor why nothing.
 #[test]
 fn every_refusal_leaves_bounds_or_the_reason_why_there_are_none() {

@@ -166,6 +166,34 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
     assert!((0.88..0.99).contains(&block), "{block}");
 }
 
+/// A memory of a twentieth of the series, and a level that is 1 or 3 for as long: batches are too short, partial sums need none.
+#[test]
+fn an_interval_of_a_wandering_level_holds_the_truth_where_that_of_batches_does_not() {
+    let mut by_batches = 0;
+    let truth = 0.0;
+    let held = rate(300, |r| {
+        let x = autoregressive(r, 10_000, 0.998);
+        let ordered = quantile::sorted(x.clone());
+        let plain = effective::dependent_interval_sorted(&x, &ordered, 0.5, 0.95);
+        by_batches += usize::from(plain.is_some_and(|(i, _)| i.lower <= truth && truth <= i.upper));
+        // No interval is no claim.
+        let wandering = effective::wandering_interval_sorted(&x, &ordered, 0.5, 0.95);
+        wandering.is_none_or(|(i, _)| i.lower <= truth && truth <= i.upper)
+    });
+    assert!(held > 0.92, "{held}");
+    assert!(by_batches < 270, "{by_batches} of 300");
+    // What it costs where nothing is wrong.
+    let mut wider = Vec::new();
+    for run in 0..100 {
+        let x = exponentials(&mut Random::new(run), 10_000);
+        let ordered = quantile::sorted(x.clone());
+        let (wandering, _) = effective::wandering_interval_sorted(&x, &ordered, 0.9, 0.95).expect("supported");
+        wider.push(wandering.width() / quantile::interval(&ordered, 0.9, 0.95).expect("supported").width());
+    }
+    wider.sort_by(f64::total_cmp);
+    assert!((1.1..1.6).contains(&wider[50]), "{}", wider[50]);
+}
+
 #[test]
 fn densities_and_widths_project_the_samples_needed() {
     let mut random = Random::new(3);
