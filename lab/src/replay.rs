@@ -16,6 +16,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tailsight_lifetime::{Threshold, ThresholdUnit};
 
 use crate::run::{Named, causes, first_is_right, scenario_of};
 
@@ -33,6 +34,12 @@ pub struct ReplayArgs {
     /// Do not ask this rule what sleeps were for (docs/rules.md): what differs is what it is worth. Nothing is kept.
     #[arg(long, value_name = "RULE", conflicts_with = "accept")]
     without_rule: Vec<String>,
+    /// Another value of a threshold of what is inferred (docs/thresholds.md): what differs is what it is worth. Nothing is kept.
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "accept")]
+    threshold: Vec<String>,
+    /// Each threshold times and through this, one after the other: how many first causes change, and how many are right. Nothing is kept.
+    #[arg(long, value_name = "FACTOR", conflicts_with_all = ["accept", "without_rule", "threshold"])]
+    vary: Option<f64>,
     /// The most differing values that are printed of a run and a leg.
     #[arg(long, default_value_t = 5)]
     most: usize,
@@ -133,26 +140,10 @@ struct Answer {
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let tailsight = program(args.tailsight.as_deref())?;
     let runs = runs_in(&args.dir)?;
-    let tasks: Vec<(&PathBuf, &String)> =
-        runs.iter().flat_map(|run| args.legs.iter().map(move |leg| (run, leg))).collect();
-    let (next, answers) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let worker = || -> anyhow::Result<()> {
-        while let Some((run, leg)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let answer = again(args, &tailsight, run, leg)?;
-            if let Ok(mut answers) = answers.lock() {
-                answers.insert((answer.run.clone(), args.legs.iter().position(|one| one == *leg)), answer);
-            }
-        }
-        Ok(())
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a thread of lab replay failed")))
-    })?;
-    let answers = answers.into_inner().unwrap_or_default();
+    if let Some(factor) = args.vary {
+        return vary(args, &tailsight, &runs, factor);
+    }
+    let answers = on_every_core(args, &runs, |run, leg| again(args, &tailsight, run, leg))?;
     let mut counts = Counts::default();
     for answer in answers.values() {
         print(answer, args.most);
@@ -161,6 +152,87 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     counts.print(runs.len());
     print_rules(answers.values());
     Ok(if counts.different > 0 && !args.accept { ExitCode::from(4) } else { ExitCode::SUCCESS })
+}
+
+/// Asks for each run and leg, on all cores; in the order of the runs and legs.
+fn on_every_core<T: Send>(
+    args: &ReplayArgs,
+    runs: &[PathBuf],
+    ask: impl Fn(&Path, &str) -> anyhow::Result<T> + Sync,
+) -> anyhow::Result<BTreeMap<(usize, usize), T>> {
+    let legs = args.legs.len();
+    let (next, answers) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let worker = || -> anyhow::Result<()> {
+        loop {
+            let task = next.fetch_add(1, Ordering::Relaxed);
+            let (of_run, of_leg) = (task / legs.max(1), task % legs.max(1));
+            let Some((run, leg)) = runs.get(of_run).zip(args.legs.get(of_leg)) else { return Ok(()) };
+            let answer = ask(run, leg)?;
+            if let Ok(mut answers) = answers.lock() {
+                answers.insert((of_run, of_leg), answer);
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a thread of lab replay failed")))
+    })?;
+    Ok(answers.into_inner().unwrap_or_default())
+}
+
+/// A threshold's value times and through a factor; of a part of one, what remains to one through the factor.
+fn varied(threshold: Threshold, factor: f64) -> [f64; 2] {
+    let value = threshold.value();
+    match threshold.unit() {
+        ThresholdUnit::Share => [1.0 - (1.0 - value) / factor, value / factor],
+        ThresholdUnit::Times => [value * factor, value / factor],
+        ThresholdUnit::Ns | ThresholdUnit::Count => [(value * factor).round(), (value / factor).round().max(1.0)],
+    }
+}
+
+/// `lab replay --vary`: what each threshold is worth.
+fn vary(args: &ReplayArgs, tailsight: &Path, runs: &[PathBuf], factor: f64) -> anyhow::Result<ExitCode> {
+    if factor.is_nan() || factor <= 1.0 {
+        bail!("--vary is a factor above 1");
+    }
+    let keys = runs.iter().map(|run| Key::of(run)).collect::<anyhow::Result<Vec<Key>>>()?;
+    // What the first cause is called on each leg, and whether that is right.
+    let firsts = |other_than_usual: &Others| {
+        on_every_core(args, runs, |run, leg| Ok(causes(&answer_of(tailsight, run, leg, other_than_usual)?)))
+    };
+    let judged = |answers: &BTreeMap<(usize, usize), Vec<Named>>| {
+        let of_key = answers.iter().filter(|((_, leg), _)| args.legs.get(*leg).is_some());
+        let verdicts = of_key.filter(|((run, leg), _)| args.legs[*leg] == keys[*run].leg());
+        verdicts.filter(|((run, _), causes)| keys[*run].judge(causes) == Some(true)).count()
+    };
+    let called = |causes: &Vec<Named>| causes.first().map(|first| (first.category.clone(), first.name.clone()));
+    let usual = firsts(&Others::default())?;
+    println!("as they are: {} of {} answers judged right", judged(&usual), usual.len());
+    println!("| threshold | value | first causes that change | right | value | first causes that change | right |");
+    println!("|---|---|---|---|---|---|---|");
+    for &threshold in Threshold::ALL {
+        let mut line = format!("| `{}` ({})", threshold.id(), threshold.value());
+        for value in varied(threshold, factor) {
+            let others = Others { thresholds: vec![format!("{}={value}", threshold.id())], ..Others::default() };
+            let answers = firsts(&others)?;
+            let changed = answers.iter().filter(|(at, causes)| called(causes) != called(&usual[at])).count();
+            line += &format!(" | {value} | {changed} | {}", judged(&answers));
+        }
+        println!("{line} |");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked otherwise than by default.
+#[derive(Clone, Debug, Default)]
+pub struct Others {
+    /// Rules that are not asked.
+    pub without_rules: Vec<String>,
+    /// Values of thresholds, each as NAME=VALUE.
+    pub thresholds: Vec<String>,
 }
 
 /// The program that diagnoses.
@@ -271,14 +343,15 @@ fn find_runs(dir: &Path, depth: usize, runs: &mut Vec<PathBuf>) -> anyhow::Resul
     Ok(())
 }
 
-/// What `diagnose` says of a run's leg, without some rules; a refusal is a text.
+/// What `diagnose` says of a run's leg; a refusal is a text.
 ///
 /// # Errors
 /// If it cannot be run, or was killed.
-pub fn answer_of(tailsight: &Path, run: &Path, leg: &str, without: &[String]) -> anyhow::Result<Value> {
+pub fn answer_of(tailsight: &Path, run: &Path, leg: &str, others: &Others) -> anyhow::Result<Value> {
     let output = Command::new(tailsight)
         .args(["diagnose", "--json", "--why", "--leg", leg])
-        .args(without.iter().flat_map(|rule| ["--without-rule", rule]))
+        .args(others.without_rules.iter().flat_map(|rule| ["--without-rule", rule]))
+        .args(others.thresholds.iter().flat_map(|threshold| ["--threshold", threshold]))
         .arg(run)
         .stdin(Stdio::null())
         .output()
@@ -294,7 +367,10 @@ pub fn answer_of(tailsight: &Path, run: &Path, leg: &str, without: &[String]) ->
 
 /// Diagnoses a run again and compares.
 fn again(args: &ReplayArgs, tailsight: &Path, run: &Path, leg: &str) -> anyhow::Result<Answer> {
-    let now = answer_of(tailsight, run, leg, &args.without_rule)?;
+    let others = Others { without_rules: args.without_rule.clone(), thresholds: args.threshold.clone() };
+    let mut now = answer_of(tailsight, run, leg, &others)?;
+    // Each is what was asked for.
+    now.as_object_mut().and_then(|fields| fields.remove("thresholds"));
     let name = run.strip_prefix(&args.dir).unwrap_or(run).to_string_lossy().into_owned();
     let file = args.dir.join("replay").join(format!("{}.{leg}.json", name.replace('/', "--")));
     let before: Option<Value> = match std::fs::read(&file) {
@@ -302,7 +378,7 @@ fn again(args: &ReplayArgs, tailsight: &Path, run: &Path, leg: &str) -> anyhow::
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
     };
-    if (before.is_none() || args.accept) && args.without_rule.is_empty() {
+    if (before.is_none() || args.accept) && args.without_rule.is_empty() && args.threshold.is_empty() {
         std::fs::create_dir_all(args.dir.join("replay"))?;
         std::fs::write(&file, serde_json::to_vec(&now)?).with_context(|| format!("cannot write {}", file.display()))?;
     }

@@ -505,6 +505,8 @@ export type Diagnosis = {
   slowest: SlowMessage[];
   /** The stages of the messages, T1 to T6 of Tales of the Tail, focus beside reference. Empty where no message has all of them. */
   stages?: Stage[];
+  /** The thresholds of what was inferred, by name (docs/thresholds.md), when rules were asked for. */
+  thresholds?: Record<string, number>;
   /** Where a median message spends its time. */
   typical: Typical | null;
   /** The causes that were taken out before (`diagnose --without`): latencies, focus and causes are what the replay predicts. Absent when none were. */
@@ -566,7 +568,7 @@ export type Fix = {
 };
 
 /** What kind a [`Frame`] is of. Its name begins the frame's name in the output. */
-export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "turn" | "timer" | "parked" | "task-ready" | "job-queued" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "meanwhile" | "made-ready" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
+export type FrameKind = "syscall" | "softirq" | "irq" | "vector" | "csd" | "work" | "idle-state" | "wake-pending" | "runnable" | "stack" | "woken-by" | "peer" | "turn" | "timer" | "put-aside" | "parked" | "task-ready" | "job-queued" | "serving" | "between-sends" | "throttled" | "stolen" | "reclaim" | "file-sync" | "kernel-lock" | "tcp-hole" | "request-arriving" | "unseen" | "connection-setup" | "stopped" | "tx-queued" | "nic-to-driver" | "driver-to-nic" | "tx-socket" | "tx-qdisc" | "tx-recovery" | "tx-dropped" | "migrate" | "function" | "meanwhile" | "made-ready" | "place" | "own-packet" | "packet" | "sleep" | "disk-sleep" | "io-sleep";
 
 /** NSight's third phase on functions. Whether a call took longer or was made more often samples do not tell. */
 export type FunctionHow = "more" | "unexpected";
@@ -1327,6 +1329,10 @@ export type Subject = {
   until_timer?: boolean;
   /** The task that ended it, where that is part of the name. */
   waker?: string | null;
+} | {
+  /** In which system call, when it is known. */
+  call?: string | null;
+  kind: "put-aside";
 } | {
   kind: "wait-for";
   /** The task that ended it. */

@@ -28,6 +28,7 @@ fn other(cause: &Cause) -> Option<&'static str> {
         Subject::Holder { .. } => Some("the holder"),
         Subject::OtherThread { .. } => Some("the other thread"),
         Subject::OtherThreads { .. } => Some("the other worker"),
+        Subject::PutAside { .. } => Some("its thread"),
         // Whose place was waited for is known.
         Subject::Named { .. } if cause.category == Category::PoolWait => Some("the one before it"),
         _ => None,
@@ -228,7 +229,7 @@ fn is_in_target(cause: &Cause) -> bool {
 fn is_sleep(cause: &Cause) -> bool {
     use Category as C;
     let waits = matches!(cause.category, C::LockWait | C::PoolWait | C::BackendWait | C::DiskWait);
-    waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::WaitFor { .. }))
+    waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::PutAside { .. } | Subject::WaitFor { .. }))
 }
 
 /// That one of two compared runs has no samples, so that causes are not divided by functions.

@@ -100,6 +100,11 @@ impl Advisor<'_> {
             (Subject::WaitIn { until_timer: true, .. }, AppProcessing) => {
                 format!("{app} waited until a timer of its own went off")
             }
+            (Subject::PutAside { .. }, _) => {
+                format!(
+                    "{app} put the request aside while its thread waited for other clients, and the kernel does not show for what"
+                )
+            }
             (Subject::WaitIn { call: Some(call), .. }, AppProcessing) if named_waits_for_work(call) => {
                 format!("{app} waited for what the kernel does not show, its thread in {call}")
             }
@@ -174,7 +179,11 @@ fn guessed(cause: &Cause) -> Option<String> {
 
 /// Whether it is a wait of which the kernel does not show what it was for.
 fn is_not_shown(cause: &Cause) -> bool {
-    let is_wait = |subject: &Subject| matches!(subject, Subject::WaitIn { call: Some(call), until_timer: false, .. } if named_waits_for_work(call));
+    let is_wait = |subject: &Subject| match subject {
+        Subject::WaitIn { call: Some(call), until_timer: false, .. } => named_waits_for_work(call),
+        Subject::PutAside { .. } => true,
+        _ => false,
+    };
     cause.category == Category::AppProcessing && cause.subject.as_ref().is_some_and(is_wait)
 }
 
@@ -190,8 +199,10 @@ pub fn shown_beside(causes: &[Cause]) -> Option<String> {
 
 /// Whether a cause is work of the message itself. A runtime's own work is not: a collector runs on other threads.
 fn is_own_work(cause: &Cause) -> bool {
-    let others =
-        matches!(cause.subject, Some(Subject::OtherThread { .. } | Subject::WaitIn { .. } | Subject::WaitFor { .. }));
+    let others = matches!(
+        cause.subject,
+        Some(Subject::OtherThread { .. } | Subject::WaitIn { .. } | Subject::PutAside { .. } | Subject::WaitFor { .. })
+    );
     cause.category == Category::AppProcessing && !others
 }
 

@@ -4,7 +4,9 @@ use std::cell::{LazyCell, OnceCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use tailsight_lifetime::{Context, Leg, Lifetimes, Message, NamedFrame, OwnerId, PathPart, PathSpan, Role, Rule};
+use tailsight_lifetime::{
+    Context, Leg, Lifetimes, Message, NamedFrame, OwnerId, PathPart, PathSpan, Role, Rule, Threshold,
+};
 use tailsight_trace::samples::Samples;
 
 use crate::categories::{shown, shown_frame};
@@ -32,8 +34,11 @@ use crate::{Error, Options, RecordingFacts, Selection};
 
 /// Most owner paths of a cause.
 const PATHS: usize = 8;
-/// The least part of a wait that the messages ahead explain where they are said to have held it.
-const HELD: f64 = 0.5;
+
+/// The thresholds in force, by name.
+fn thresholds() -> BTreeMap<String, f64> {
+    Threshold::ALL.iter().map(|threshold| (threshold.id().to_owned(), threshold.value())).collect()
+}
 
 /// Finds what distinguishes the focus messages from the reference messages (NSight §5.2).
 ///
@@ -115,6 +120,7 @@ pub fn diagnose_with(
         work: analysis.work(),
         more: options.more.then(|| analysis.more(&cause_of_row, joined.as_ref())),
         rules: if options.why { analysis.rules() } else { vec![] },
+        thresholds: if options.why { thresholds() } else { BTreeMap::new() },
         circumstances: Circumstances {
             focus_cores: circumstances::cores(lifetimes, &cohorts.focus),
             has_samples: [inputs.samples, other_samples].map(|of| of.map(|samples| !samples.is_empty())),
@@ -201,6 +207,7 @@ impl<'a> Summary<'a> {
             stages: vec![],
             more: None,
             rules: vec![],
+            thresholds: BTreeMap::new(),
             ideal_ns: None,
             ideal: None,
             without: None,
@@ -364,7 +371,7 @@ impl<'a> Analysis<'a> {
                     // Once a message is received, its thread may run for later ones, or on its own account: it was those ahead that held
                     // it where they explain the wait, and else nothing tells.
                     let explained: f64 = cause.root.iter().filter_map(|root| root.of_wait).sum();
-                    if cause.is_received() && explained < HELD {
+                    if cause.is_received() && explained < Threshold::HeldByAhead.share() {
                         cause.root.clear();
                     }
                 }

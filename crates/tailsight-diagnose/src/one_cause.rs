@@ -4,12 +4,11 @@
 //! tokio, libuv) run requests on whichever of them is free, so the time of one function is partly in the row of the thread that received the
 //! message and partly in rows of other threads. That they are one is decided by the function, which samples tell; nothing else is joined.
 
+use tailsight_lifetime::Threshold;
+
 use crate::cause::names::Titled as _;
 use crate::cause::{Category, Subject};
 use crate::model::Cause;
-
-/// A function that has less of a cause does not say what the cause is.
-const MAIN: f64 = 0.5;
 
 /// The pairs, by index: no cause is in two of them as the first, and none is both.
 pub(crate) fn pairs(causes: &[Cause]) -> Vec<(usize, usize)> {
@@ -55,9 +54,13 @@ fn is_part_of(from: &Cause, to: &Cause, larger: bool) -> bool {
         Some(Subject::OtherThread { .. }) => to.category == Category::AppProcessing && larger,
         // Whose messages they were is known of these.
         Some(Subject::OtherThreads { .. }) => to.category == Category::HolBlocking,
-        Some(Subject::WaitIn { .. } | Subject::WaitFor { .. } | Subject::Class { .. } | Subject::SystemCall { .. }) => {
-            false
-        }
+        Some(
+            Subject::WaitIn { .. }
+            | Subject::PutAside { .. }
+            | Subject::WaitFor { .. }
+            | Subject::Class { .. }
+            | Subject::SystemCall { .. },
+        ) => false,
         _ => to.category == Category::AppProcessing,
     };
     same_function && from_other && to_fits
@@ -65,7 +68,11 @@ fn is_part_of(from: &Cause, to: &Cause, larger: bool) -> bool {
 
 /// The function that has most of a cause, and whether it is where the thread slept.
 fn main(cause: &Cause) -> Option<(&str, bool)> {
-    cause.functions.first().filter(|first| first.share >= MAIN).map(|first| (first.name.as_str(), first.waits))
+    cause
+        .functions
+        .first()
+        .filter(|first| first.share >= Threshold::MainFunction.share())
+        .map(|first| (first.name.as_str(), first.waits))
 }
 
 #[cfg(test)]

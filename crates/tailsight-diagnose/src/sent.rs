@@ -2,9 +2,9 @@
 //!
 //! In: [`Lifetimes`]. Out: parts of the [`Diagnosis`](crate::Diagnosis).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tailsight_lifetime::{Flow, Lifetimes, Sent, SentKind, UNKNOWN_ADDRESS, send_entry};
+use tailsight_lifetime::{Flow, Lifetimes, Sent, SentKind, Threshold, UNKNOWN_ADDRESS, send_entry};
 
 use crate::cohorts::focus::percentiles;
 use crate::model::{self, SentCalls};
@@ -38,13 +38,18 @@ pub fn transmit_name(entry: &BTreeMap<String, String>) -> &'static str {
     }
 }
 
-/// Waits for answers are not said where more than one in so many requests to other servers have an unknown one.
-const UNKNOWN: u64 = 20;
-
 /// What the application sent by itself; `None` when that was nothing.
 pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
+    let remote = |sent: &Sent| lifetimes.flows.get(sent.flow as usize).map_or("", Flow::remote);
+    let answering: BTreeSet<&str> = lifetimes.sent.iter().filter(|s| s.wait_ns().is_some()).map(remote).collect();
+    let is_datagram = |sent: &Sent| lifetimes.flows.get(sent.flow as usize).is_some_and(|flow| flow.key.is_udp());
+    // Datagrams to somebody who never answers (a log, a counter) ask for nothing.
+    let kind_of = |sent: &Sent| match sent.kind {
+        SentKind::Request if is_datagram(sent) && !answering.contains(remote(sent)) => SentKind::Push,
+        kind => kind,
+    };
     let summary_of = |kind| {
-        let calls: Vec<&Sent> = lifetimes.sent.iter().filter(|s| s.kind == kind).collect();
+        let calls: Vec<&Sent> = lifetimes.sent.iter().filter(|s| kind_of(s) == kind).collect();
         if calls.is_empty() {
             return None;
         }
@@ -52,7 +57,7 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
         let mut waits: Vec<u64> = calls.iter().filter_map(|s| s.wait_ns()).collect();
         let mut peers: BTreeMap<&str, u64> = BTreeMap::new();
         for sent in &calls {
-            *peers.entry(lifetimes.flows.get(sent.flow as usize).map_or("", Flow::remote)).or_default() += 1;
+            *peers.entry(remote(sent)).or_default() += 1;
         }
         // Of clients there are many, each with a port of its own.
         let mut peers: Vec<(String, u64)> = match kind {
@@ -66,7 +71,8 @@ pub fn summary(lifetimes: &Lifetimes) -> Option<model::Sent> {
         peers.extend((without_address > 0).then(|| (UNKNOWN_ADDRESS.to_owned(), without_address)));
         peers.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         peers.truncate(PEERS);
-        let biased = kind == SentKind::Request && lifetimes.unknown_backend_calls * UNKNOWN > calls.len() as u64;
+        let biased = kind == SentKind::Request
+            && lifetimes.unknown_backend_calls * Threshold::UnknownAnswers.count() as u64 > calls.len() as u64;
         Some(SentCalls {
             calls: calls.len() as u64,
             complete: ns.len() as u64,
@@ -138,5 +144,28 @@ mod tests {
         let mut lifetimes = Lifetimes::from_parts("app", vec![answered], flows, vec![], vec![Default::default()]);
         lifetimes.send_entry = SendEntry { tcp: "tcp_sendmsg_locked".into(), udp: "driver".into() };
         assert_eq!(entry(&lifetimes), [("udp".to_owned(), "driver".to_owned())].into());
+    }
+
+    /// haproxy: "16,508 own requests, most to a server whose address is not known (8,255)", which were lines to a log over UDP.
+    #[test]
+    fn datagrams_that_nobody_answers_are_no_requests() {
+        let flows = vec![flow("udp 10.0.0.1:5000 <- 10.0.0.3:0", true), flow("udp 10.0.0.1:5001 <- 10.0.0.4:53", true)];
+        let mut lifetimes = Lifetimes::from_parts("app", vec![], flows, vec![], vec![]);
+        let sent = |flow, answered_ns| Sent {
+            kind: SentKind::Request,
+            flow,
+            bytes: 90,
+            tid: 1,
+            send_ns: 10,
+            sent_ns: 12,
+            xmit_ns: 15,
+            answered_ns,
+        };
+        lifetimes.sent = vec![sent(0, 0), sent(0, 0), sent(1, 500), sent(1, 0)];
+        let summed = summary(&lifetimes).unwrap();
+        assert_eq!(summed.pushes.unwrap().calls, 2);
+        let requests = summed.requests.unwrap();
+        assert_eq!((requests.calls, requests.answered), (2, 1));
+        assert_eq!(requests.peers, [("10.0.0.4:53".to_owned(), 2)]);
     }
 }

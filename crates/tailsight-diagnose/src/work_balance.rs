@@ -4,18 +4,16 @@
 //! Out: both in the diagnosis ([`WorkBalance`]), and whether the first is larger than it can be. That happens on
 //! threads that several requests share of which some are answered by other threads: a thread's work counts for each of them.
 
+use tailsight_lifetime::Threshold;
 use tailsight_lifetime::timelines::work::Work;
 
 use crate::Diagnosis;
 use crate::model::WorkBalance;
 
-/// Own work may be so many times what the threads ran: both are means, one of a sample, and one has the recording's ends.
-const LIMIT: f64 = 1.5;
-
 impl WorkBalance {
     /// Whether messages are said to have worked more than the threads ran.
     pub fn is_contradiction(self) -> bool {
-        self.ran_ns > 0 && self.own_ns as f64 > LIMIT * self.ran_ns as f64
+        self.ran_ns > 0 && self.own_ns as f64 > Threshold::WorkBalance.times() * self.ran_ns as f64
     }
 }
 

@@ -28,7 +28,7 @@ pub use messages::requests::Framing;
 pub use messages::requests::classes::RequestClass;
 pub use model::{
     Context, Doing, Flow, Frame, FrameKind, Incomplete, Interrupt, LEGS, Leg, Message, NamedFrame, Owner, OwnerId,
-    Part, PathSpan, Role, Rule, Sent, SentKind, Who, Without,
+    Part, PathSpan, Role, Rule, Sent, SentKind, Threshold, ThresholdUnit, Who, Without,
 };
 pub use tailsight_trace::meta::send_entry;
 

@@ -182,7 +182,7 @@ impl Driver {
             let (go_sender, go_receiver) = mpsc::channel();
             let schedule = schedule.as_ref().map(|s| s.part(thread as usize, plan.threads as usize));
             let (plan, control, keys, dialer) = (plan.clone(), control.clone(), keys.clone(), dialer.clone());
-            let cpu = cpus.get(thread as usize).copied();
+            let placed = (cpus.get(thread as usize).copied(), plan.real_time);
             let shared_core = shared_core.cloned();
             let handle = std::thread::Builder::new()
                 .name(format!("{}-{thread}", plan.task))
@@ -194,7 +194,7 @@ impl Driver {
                         stream(plan.seed, Purpose::Sampling, u64::from(thread)),
                     );
                     let shared_core = shared_core.as_deref();
-                    serve(thread, cpu, &ready_sender, &go_receiver, shared_core, || {
+                    serve(thread, placed, &ready_sender, &go_receiver, shared_core, || {
                         let mut engine = Engine::new(plan, log, encoder, dialer, schedule, rngs)?;
                         crate::setup::prepare(&mut engine, thread)?;
                         Ok(engine)
@@ -249,7 +249,8 @@ impl Driver {
     #[must_use]
     pub fn could_be_punctual(plan: &Plan) -> bool {
         let others = if plan.target.is_here() { 2 } else { 1 };
-        plan.wait == Wait::Auto && host::allowed_cpus().len() >= plan.threads as usize + others
+        // At real-time priority a thread that polls leaves its core to nobody.
+        plan.wait == Wait::Auto && !plan.real_time && host::allowed_cpus().len() >= plan.threads as usize + others
     }
 
     /// From now on, threads with [`Wait::Auto`] poll without a pause, which takes whole cores. Returns whether that changes
@@ -367,7 +368,7 @@ impl Drop for Driver {
 /// The body of a thread: prepares, reports that, waits for the start, runs, reports.
 fn serve(
     thread: u32,
-    cpu: Option<usize>,
+    (cpu, real_time): (Option<usize>, bool),
     ready: &mpsc::Sender<Result<(), LoadError>>,
     go: &mpsc::Receiver<u64>,
     shared_core: Option<&SharedCore>,
@@ -377,6 +378,10 @@ fn serve(
     let give_up = || shared_core.inspect(|shared_core| shared_core.give_up());
     let mut report = ThreadReport { thread, ..ThreadReport::default() };
     report.cpu = cpu.filter(|cpu| host::pin(*cpu).is_ok());
+    if real_time {
+        // If it is refused, the report says so.
+        let _ = host::real_time();
+    }
     let mut engine = match prepare() {
         Ok(engine) => engine,
         Err(error) => {

@@ -21,6 +21,13 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)
 }
 
+/// Runs this thread before all threads of ordinary priority (SCHED_RR, priority 1); whether the kernel does it.
+pub(crate) fn real_time() -> bool {
+    let parameter = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel reads the structure, which outlives the call.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameter) == 0 }
+}
+
 /// Exact timers for this thread; otherwise Linux fires them up to 50 us late, to save wake-ups.
 pub(crate) fn exact_timers() {
     // If this is refused, sends are later, and the lateness shows it.
@@ -46,6 +53,9 @@ pub struct Treatment {
     pub waited_ns: u64,
     /// Times that it was taken off the core while it wanted to run.
     pub preempted: u64,
+    /// It ran before all threads of ordinary priority.
+    #[serde(default)]
+    pub real_time: bool,
 }
 
 impl Treatment {
@@ -58,7 +68,9 @@ impl Treatment {
             .unwrap_or(0);
         let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
         let preempted = usage.map_or(0, |u| u.involuntary_context_switches().max(0) as u64);
-        Self { cpu_ns: crate::clock::thread_cpu_ns(), waited_ns, preempted }
+        // SAFETY: no pointers.
+        let real_time = unsafe { libc::sched_getscheduler(0) } == libc::SCHED_RR;
+        Self { cpu_ns: crate::clock::thread_cpu_ns(), waited_ns, preempted, real_time }
     }
 
     /// What happened since `earlier`.
@@ -67,6 +79,7 @@ impl Treatment {
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
             waited_ns: self.waited_ns.saturating_sub(earlier.waited_ns),
             preempted: self.preempted.saturating_sub(earlier.preempted),
+            real_time: self.real_time && earlier.real_time,
         }
     }
 }
@@ -81,6 +94,17 @@ mod tests {
             let cpu = *allowed_cpus().last().unwrap();
             pin(cpu).unwrap();
             assert_eq!(allowed_cpus(), [cpu]);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_says_whether_it_runs_before_others() {
+        std::thread::spawn(|| {
+            assert!(!Treatment::now().real_time);
+            let is_permitted = real_time();
+            assert_eq!(Treatment::now().real_time, is_permitted);
         })
         .join()
         .unwrap();

@@ -187,6 +187,9 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// Whether threads are pinned at all.
     pub pin: bool,
+    /// Whether threads run before all of ordinary priority, where that is permitted.
+    #[serde(default)]
+    pub real_time: bool,
     /// How long the server may take to accept, and to answer before the load, ns.
     pub patience_ns: u64,
     /// How long replies are waited for after the last request, ns.
@@ -242,6 +245,7 @@ impl Plan {
             task: usual_task(),
             cpus: Vec::new(),
             pin: true,
+            real_time: false,
             patience_ns: 2_000_000_000,
             drain_ns: 1_000_000_000,
             lost_after_ns: 500_000_000,
@@ -317,6 +321,13 @@ impl Plan {
                 self.cpus.len(),
                 self.threads
             ));
+        }
+        if self.real_time && self.wait == Wait::Spin {
+            return refuse(
+                "threads of real-time priority that poll (--wait spin) leave their cores to nobody; leave out one of \
+                 both"
+                    .into(),
+            );
         }
         if let Some(outstanding) = self.arrivals.outstanding() {
             if self.target.is_datagram() {

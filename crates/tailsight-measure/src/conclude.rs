@@ -133,13 +133,15 @@ fn by_method(outcome: Option<&MethodOutcome>, question: &Question, machine: &Mac
 
 /// Adds to what is known of percentiles whose level moves those that were only asked to be shown.
 fn bound_the_others(verdict: &mut Verdict, run: &Run) {
-    let Verdict::NotAvailable { bounds, .. } = verdict else { return };
-    if bounds.iter().any(|p| matches!(p.how, IntervalMethod::SelfNormalised { .. })) {
-        let is_target = |q: &f64| run.question.targets.iter().any(|target| target.quantile == *q);
-        let others: Vec<f64> = run.question.percentiles.iter().copied().filter(|q| !is_target(q)).collect();
-        bounds.extend(run.method.wandering(&others, LEVEL).iter().map(KnownPercentile::from));
-        bounds.sort_by(|a, b| a.quantile.total_cmp(&b.quantile));
+    let Verdict::NotAvailable { failed, bounds, .. } = verdict else { return };
+    // What was recorded under another load, or without what failed, is of no percentile.
+    if matches!(failed.id, AssumptionId::Method(CheckId::Load | CheckId::Errors)) {
+        return;
     }
+    let is_target = |q: &f64| run.question.targets.iter().any(|target| target.quantile == *q);
+    let others: Vec<f64> = run.question.percentiles.iter().copied().filter(|q| !is_target(q)).collect();
+    bounds.extend(run.method.wandering(&others, LEVEL).iter().map(KnownPercentile::from));
+    bounds.sort_by(|a, b| a.quantile.total_cmp(&b.quantile));
 }
 
 /// The method's verdict, or what the client's accounts and an early end make of it.
@@ -266,6 +268,10 @@ fn refused(
     };
     let nothing = "no samples were recorded";
     let (passed, bounds, missing) = match (na.voids(), method) {
+        // What was held back left late, which the method's bounds hold.
+        (Some(_), Some(Verdict::NotAvailable { bounds, missing, .. })) if na == Na::OpenLoop && !bounds.is_empty() => {
+            (Vec::new(), bounds.clone(), missing.clone())
+        }
         (None, Some(Verdict::NotAvailable { passed, bounds, missing, .. })) => {
             (passed.clone(), bounds.clone(), missing.clone())
         }
@@ -422,7 +428,8 @@ fn invalidated(context: &Context<'_>, endings: &[Ending], stamped: f64, deepest:
             _ if let Complaint::Blocked { longest_ns, .. } = complaint => hint::have_room(plan, *longest_ns),
             _ => complaint.advice().unwrap_or_default().to_owned(),
         };
-        Some(refused(na, context.question, None, (test, statistic, threshold, n), reason, hint))
+        let method = (na == Na::OpenLoop).then_some(context.verdict);
+        Some(refused(na, context.question, method, (test, statistic, threshold, n), reason, hint))
     })
 }
 
@@ -524,6 +531,7 @@ fn client(run: &Run, endings: &[Ending], stamped: f64, hardware: f64) -> Client 
         cpu_ns_per_request: (sent > 0).then(|| cpu_ns as f64 / sent as f64),
         busiest_thread: shares(|t| t.cpu_ns),
         starved_thread: shares(|t| t.waited_ns),
+        real_time: endings.iter().flat_map(|e| &e.threads).all(|thread| thread.real_time),
         stamped,
         shared: 0.0,
         shared_samples: 0,

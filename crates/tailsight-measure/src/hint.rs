@@ -103,7 +103,10 @@ pub fn be_on_time(plan: &Plan, machine: &Machine) -> String {
          interval"
             .to_owned()
     };
-    own + &neighbours(machine)
+    let is_crowded = machine.others.is_some_and(|others| others >= BUSY);
+    let first =
+        if is_crowded && !plan.real_time { "let the client run before other programs (--realtime); else " } else { "" };
+    first.to_owned() + &own + &neighbours(machine)
 }
 
 /// Who else is in the way; nothing where nobody is.

@@ -107,6 +107,7 @@ pub struct Against {
     pub p_different: f64,
     /// Samples a block.
     pub block: usize,
+
     /// By how much the other value may be exceeded, as a share of it.
     pub allowed: f64,
     /// Significantly slower, and by more than allowed.
@@ -389,6 +390,9 @@ pub struct Client {
     pub busiest_thread: f64,
     /// Largest share of its time that a thread was ready to run and did not.
     pub starved_thread: f64,
+    /// Whether every loading thread ran before all threads of ordinary priority.
+    #[serde(default)]
+    pub real_time: bool,
     /// Share of the samples whose receive time is a stamp, the kernel's or a NIC's.
     pub stamped: f64,
     /// Share of the samples whose reply was read together with later bytes and shares their stamp: by how much each may have arrived

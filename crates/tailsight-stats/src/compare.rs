@@ -50,7 +50,7 @@ pub fn permutation_test(
 }
 
 /// The same for dependent samples in time order: whole blocks of `block` samples change sides, and the interval is that of the
-/// effective sample sizes. What does not fill a block is left out.
+/// effective sample sizes, by batches or by their own partial sums, whichever is smaller. What does not fill a block is left out.
 pub fn block_permutation_test(
     a: &[f64],
     b: &[f64],
@@ -75,9 +75,12 @@ pub fn block_permutation_test(
         split_difference(labelled, a.len(), b.len(), q)
     });
     let (p_value, p_larger) = p_values(observed, differences, resamples);
+    // A neighbour that comes and goes within a run makes its own percentile uncertain, which the run's partial sums show.
     let shrink = |series: &[f64], ordered: &[f64]| {
         let threshold = quantile(ordered, q).unwrap_or(f64::NAN);
-        effective_size_at(series, threshold, level).map_or(1.0, |e| e.interval_n / e.n as f64)
+        let by_batches = effective_size_at(series, threshold, level).map(|e| e.interval_n);
+        let by_itself = self_normalised::effective_size(series, threshold, level);
+        by_batches.into_iter().chain(by_itself).fold(series.len() as f64, f64::min) / series.len() as f64
     };
     let shrinks = (shrink(a, &ordered_a), shrink(b, &ordered_b));
     let (lower, upper) = difference_interval(&ordered_a, &ordered_b, q, level, shrinks, resamples, seed);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use tailsight_lifetime::Rule;
+use tailsight_lifetime::{Rule, Threshold, ThresholdUnit};
 use tailsight_protocol::Protocol;
 use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
@@ -207,6 +207,9 @@ pub struct Diagnose {
     /// Do not ask this rule what sleeps were for, to see what it is worth; repeatable (docs/rules.md)
     #[arg(long, value_name = "RULE", value_parser = rule, conflicts_with_all = ["against", "without", "more"], help_heading = "Analysis")]
     pub without_rule: Vec<Rule>,
+    /// Put another value in the place of a threshold of what is inferred, to see what it is worth; repeatable (docs/thresholds.md)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = threshold, help_heading = "Analysis")]
+    pub threshold: Vec<(Threshold, f64)>,
     /// Also print which rules say what the sleeps of the slow messages were for
     #[arg(long, help_heading = "Analysis")]
     pub why: bool,
@@ -403,6 +406,19 @@ fn rule(text: &str) -> Result<Rule, String> {
         Some(rule) if rule.is_last_resort() => Err("it is the last resort, and always asked".into()),
         Some(rule) => Ok(rule),
         None => Err(format!("rules are {}", ids().join(", "))),
+    }
+}
+
+fn threshold(text: &str) -> Result<(Threshold, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("it is NAME=VALUE, e.g. late-sleep=500000")?;
+    let ids = || Threshold::ALL.iter().map(|threshold| threshold.id()).collect::<Vec<_>>().join(", ");
+    let threshold = Threshold::of_id(name).ok_or_else(|| format!("thresholds are {}", ids()))?;
+    let value: f64 = value.parse().map_err(|_| format!("{value} is no number"))?;
+    match threshold.unit() {
+        _ if !value.is_finite() || value <= 0.0 => Err("it must be above 0".into()),
+        ThresholdUnit::Share if value >= 1.0 => Err("it is a part of one: below 1".into()),
+        ThresholdUnit::Ns | ThresholdUnit::Count if value.fract() != 0.0 => Err("it is a whole number".into()),
+        _ => Ok((threshold, value)),
     }
 }
 

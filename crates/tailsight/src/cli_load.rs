@@ -91,6 +91,10 @@ pub struct Traffic {
     /// The threads' cores, one a thread, such as 2,3
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Threads and sockets")]
     pub cpus: Vec<usize>,
+    /// Run the loading threads before all of ordinary priority (SCHED_RR), so that other programs of this host do not make the client late; where
+    /// that is refused the result says so
+    #[arg(long, help_heading = "Threads and sockets")]
+    pub realtime: bool,
     /// Do not ask the kernel for time stamps
     #[arg(long, help_heading = "Threads and sockets")]
     pub no_stamps: bool,

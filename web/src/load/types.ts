@@ -148,6 +148,8 @@ export type Client = {
   cpu_ns_per_request: number | null;
   /** Share of the samples of which both times are the NIC's. */
   hardware: number;
+  /** Whether every loading thread ran before all threads of ordinary priority. */
+  real_time: boolean;
   /** Share of the samples whose reply was read together with later bytes and shares their stamp: by how much each may have arrived earlier is in the intervals. */
   shared: number;
   /** How many samples that are. */
@@ -532,6 +534,8 @@ export type Plan = {
   protocol: string;
   /** How often, over all threads. Not used by replays and closed loops. */
   rate: Rate;
+  /** Whether threads run before all of ordinary priority, where that is permitted. */
+  real_time: boolean;
   /** When to read. */
   receive: Receive;
   /** Share of the requests whose times are kept, chosen at random. */

@@ -409,6 +409,7 @@ impl Rule {
             ("{syscall}", _) => Subject::SystemCall { call: call() },
             ("waits in {syscall}", _) => Subject::WaitIn { call: call(), waker: None, until_timer: false },
             ("waits in {syscall} until a timer", _) => Subject::WaitIn { call: call(), waker: None, until_timer: true },
+            ("put aside, its thread in {syscall}", _) => Subject::PutAside { call: call() },
             ("waits in {syscall} for {waker}", _) => {
                 Subject::WaitIn { call: call(), waker: Some(waker()), until_timer: false }
             }

@@ -31,6 +31,7 @@ pub fn base(subject: &Subject) -> String {
         Subject::Frame { frame } => frame.to_string(),
         Subject::SystemCall { call: name } => call(name),
         Subject::WaitIn { .. } | Subject::WaitFor { .. } => format!("waits {}", place(subject).unwrap_or_default()),
+        Subject::PutAside { call: name } => format!("put aside, its thread in {}", call(name)),
         Subject::Class { name } => format!("class {name}"),
         Subject::Runtime { of, does } => format!("{of} {does}"),
         Subject::LaterArrivals => "later arrivals first".into(),
@@ -82,6 +83,12 @@ pub fn title(category: Category, subject: &Subject, frames: &[NamedFrame]) -> St
         // With a request in hand it waits for something that its runtime has: a task, a pool, a lock of its own.
         Subject::WaitIn { call: Some(call), .. } if named_waits_for_work(call) => {
             format!("waits for what the kernel does not show ({call})")
+        }
+        Subject::PutAside { call } => {
+            format!(
+                "put aside, while its thread waited for other clients ({})",
+                call.as_deref().unwrap_or(UNKNOWN_CALL)
+            )
         }
         other => base(other),
     };

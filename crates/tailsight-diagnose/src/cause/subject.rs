@@ -57,6 +57,12 @@ pub enum Subject {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         until_timer: bool,
     },
+    /// The application put the message aside: its thread waited for another client's request meanwhile.
+    PutAside {
+        /// In which system call, when it is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call: Option<String>,
+    },
     /// A wait of the application for a task.
     WaitFor {
         /// The task that ended it.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::messages::multiplexed::Multiplexed;
-use tailsight_lifetime::{LEGS, Leg, Message};
+use tailsight_lifetime::{LEGS, Leg, Message, Threshold};
 
 use crate::cohorts::focus::percentiles;
 use crate::model::LegLatency;
@@ -55,13 +55,9 @@ impl Latencies {
     }
 }
 
-/// The requests with replies speak for the server if they are one of so many received messages: beside a gRPC service, health checks and
-/// scrapes of metrics do not.
-const SUBSTANTIAL: usize = 10;
-
 /// Whether so many messages with replies, of those that were received, are what the server is for.
 pub fn is_substantial(answered: usize, received: usize) -> bool {
-    answered > 0 && answered * SUBSTANTIAL >= received
+    answered > 0 && answered * Threshold::SubstantialRequests.count() >= received
 }
 
 /// The leg to explain when none was asked for, and why it is not the total, when it is not: where most messages that were

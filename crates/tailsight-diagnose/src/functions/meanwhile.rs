@@ -5,14 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::Doing;
 use tailsight_lifetime::input::wakes::runs_tasks;
+use tailsight_lifetime::{Doing, Threshold};
 
 use super::Search;
 use crate::model::MeanwhilePart;
 
-/// The least part of a cause that is said.
-const LEAST_SHARE: f64 = 0.05;
 /// Parts that are said.
 const MOST_PARTS: usize = 3;
 
@@ -41,7 +39,7 @@ impl Search<'_> {
                 let share = ns as f64 / all_ns.max(1.0);
                 MeanwhilePart { doing, function, runtime, server: named(server), share }
             })
-            .filter(|part| part.share >= LEAST_SHARE)
+            .filter(|part| part.share >= Threshold::MeanwhilePart.share())
             .collect();
         parts.sort_by(|a, b| b.share.total_cmp(&a.share));
         parts.truncate(MOST_PARTS);

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan};
+use tailsight_lifetime::{Context, Frame, FrameKind, LEGS, Leg, Lifetimes, Message, PathSpan, Threshold};
 use tailsight_trace::samples::{FrameRow, Samples};
 
 use crate::Options;
@@ -70,8 +70,6 @@ pub fn by_stack(
     out
 }
 
-/// Samples of the focus in a row with which it may be divided.
-const LEAST_SAMPLES: u64 = 10;
 /// And in a function, over so many messages.
 const LEAST_OF_FUNCTION: (u64, u64) = (5, 3);
 /// Messages of a cohort that are looked at, evenly over it.
@@ -244,7 +242,7 @@ impl Search<'_> {
         let entries = messages.each_ref().map(|cohort| cohort.iter().map(|m| m.stacks.len() as u64).sum::<u64>());
         if !waits {
             cause.samples = Some(entries);
-            if entries[0] < LEAST_SAMPLES {
+            if entries[0] < Threshold::FunctionSamples.count() as u64 {
                 return;
             }
         }

@@ -2,17 +2,13 @@
 //!
 //! In: a part of a cause's call tree. Out: [`FunctionPart`] with its names.
 
+use tailsight_lifetime::Threshold;
 use tailsight_trace::samples::{FrameRow, JIT};
 
 use super::Search;
 use super::runtimes::Interpreter;
 use super::tree::{Scale, Tree};
 use crate::model::{FunctionPart, RuntimePart};
-
-/// Of a part of the time below a function, what is known there is its name.
-const MOST_OF_IT: f64 = 0.8;
-/// Of a function, the part of its time that makes what it calls the same.
-const ALL_OF_IT: f64 = 0.99;
 
 /// A part of a cause's call tree with its names.
 pub(super) struct Named {
@@ -39,15 +35,20 @@ impl Search<'_> {
         let inner: Vec<u32> = below.iter().filter_map(|&n| tree.node(n).frame).collect();
         let path = frames(&own);
         let known = |f: &FrameRow| self.options.runtimes.known(f);
-        let inside = frames(&inner[..holds(MOST_OF_IT).min(inner.len())]);
+        let inside = frames(&inner[..holds(Threshold::MostOfFunction.share()).min(inner.len())]);
         let on_way = path.iter().chain(&inside).copied().find_map(|f| Some((f, known(f)?)));
         // It may be done in several functions: PostgreSQL waits for a row in three, of which none has most of the time.
         let of_frame = |frame: u32| self.sampled.samples.frames.get(frame as usize).and_then(known);
         let done = || tree.done_below(node, parts, of_frame);
-        let mostly = || done().into_iter().find(|&(_, weight)| weight as f64 >= samples * MOST_OF_IT).map(|(r, _)| r);
+        let mostly = || {
+            done()
+                .into_iter()
+                .find(|&(_, weight)| weight as f64 >= samples * Threshold::MostOfFunction.share())
+                .map(|(r, _)| r)
+        };
         let runtime = on_way.map(|(_, runtime)| runtime).or_else(mostly);
         // Where what it called has all of its time, that is it as well.
-        let all_in = frames(&inner[..holds(ALL_OF_IT).min(inner.len())]);
+        let all_in = frames(&inner[..holds(Threshold::AllOfFunction.share()).min(inner.len())]);
         let whole: Vec<&FrameRow> = path.iter().chain(&all_in).copied().collect();
         // As far as only the focus goes that way: a caller that no sample of the reference has, because a leaf hides it, says less.
         let only_below = inner.iter().take(all_in.len()).take_while(|&&f| !tree.is_in_reference(f)).count();
@@ -83,7 +84,7 @@ impl Search<'_> {
         let caller = nearest.filter(|f| self.tells(f)).or_else(|| callers.clone().find(tells)).or(nearest);
         let numbers = own.iter().chain(&inner).copied();
         let number = numbers.rev().find(|&f| self.sampled.samples.frames.get(f as usize) == Some(&named));
-        let some = &below[holds(ALL_OF_IT).min(below.len())..];
+        let some = &below[holds(Threshold::AllOfFunction.share()).min(below.len())..];
         let below = some.iter().rev().copied().find(|&n| number.is_some() && tree.node(n).frame == number);
         let interpreter = self.interpreter_of(&named, &whole).filter(|_| runtime.is_none());
         let part = FunctionPart {

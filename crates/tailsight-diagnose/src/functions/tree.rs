@@ -10,10 +10,7 @@
 
 use std::collections::BTreeMap;
 
-/// Samples of the reference with which its never meeting a function is no chance: at 3 expected ones, 5 % have none.
-const EXPECTED: f64 = 3.0;
-/// A callee with less than this part of the row's deviation is no row of its own.
-const SMALL: f64 = 0.1;
+use tailsight_lifetime::Threshold;
 
 /// A function in a call path.
 #[derive(Clone, Debug, Default)]
@@ -56,7 +53,9 @@ impl Scale {
 
     /// Whether the reference never has what it would have had samples of.
     pub fn is_unexpected(&self, samples: [f64; 2]) -> bool {
-        samples[1] == 0.0 && self.samples[0] > 0.0 && self.of_reference * samples[0] / self.samples[0] >= EXPECTED
+        samples[1] == 0.0
+            && self.samples[0] > 0.0
+            && self.of_reference * samples[0] / self.samples[0] >= Threshold::ExpectedSamples.times()
     }
 }
 
@@ -133,7 +132,7 @@ impl Tree {
         apart: impl Fn(usize) -> bool,
         tells: impl Fn(usize) -> bool,
     ) -> Vec<usize> {
-        let noise = (self.deviation(0, scale).abs() * SMALL).max(1.0);
+        let noise = (self.deviation(0, scale).abs() * Threshold::SmallCallee.share()).max(1.0);
         let mut out = self.outermost(|node| self.deviation(node, scale) >= noise && apart(node));
         // The samples of each node without theirs.
         let mut left: Vec<[u64; 2]> = self.nodes.iter().map(|node| node.samples).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tailsight_lifetime::{Doing, NamedFrame, Role};
+use tailsight_lifetime::{Doing, NamedFrame, Role, Threshold};
 
 use crate::cause::names::titled;
 use crate::cause::phase::or_empty;
@@ -453,17 +453,14 @@ impl Cause {
 
     /// Whether most of its time was before the receive call.
     pub fn is_before_receive(&self) -> bool {
-        self.before_receive.is_some_and(|before| before >= MOST)
+        self.before_receive.is_some_and(|before| before >= Threshold::BeforeReceive.share())
     }
 
     /// Whether most of it was after that.
     pub fn is_received(&self) -> bool {
-        self.before_receive.is_some_and(|before| before <= 1.0 - MOST)
+        self.before_receive.is_some_and(|before| before <= 1.0 - Threshold::BeforeReceive.share())
     }
 }
-
-/// The part of a cause's time on one side of the receive call that is most of it.
-const MOST: f64 = 0.8;
 
 titled! {
     Cause: |cause| &cause.frames;

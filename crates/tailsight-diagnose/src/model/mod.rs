@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tailsight_lifetime::{Context, Incomplete, Leg, Role};
+use tailsight_lifetime::{Context, Incomplete, Leg, Role, Threshold};
 
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
@@ -94,6 +94,9 @@ pub struct Diagnosis {
     /// The rules that decided what the sleeps of the focus were for, by their time, when they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleShare>,
+    /// The thresholds of what was inferred, by name (docs/thresholds.md), when rules were asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub thresholds: BTreeMap<String, f64>,
     /// The ideal server's percentiles on the same arrivals, keyed as `latency_ns`. Null where no queue fits, and for other legs
     /// than the total.
     #[serde(default)]
@@ -310,7 +313,7 @@ pub struct TypicalRow {
 impl TypicalRow {
     /// Whether so much of a median message is in it that it is worth a look.
     pub fn is_large(&self) -> bool {
-        self.share >= LARGE
+        self.share >= Threshold::TypicalRow.share()
     }
 
     /// Whether it is a wait of the application's own, of which the kernel does not show what it is for.
@@ -319,8 +322,6 @@ impl TypicalRow {
     }
 }
 
-/// A row that has less of a median message is not looked into.
-const LARGE: f64 = 0.1;
 /// What waits of the application's own are called.
 const OWN_WAITS: [&str; 4] = ["waits in*", "*sleep", "own-timer*", "peer-wait*"];
 

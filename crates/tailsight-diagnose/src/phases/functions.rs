@@ -1,18 +1,17 @@
 //! Phase 3 (NSight §5.2): what runs for the message itself is slower, more frequent, or unexpected. Functions here are the
 //! frames of the recording: system calls, softirqs, reclaim, kernel locks, user code.
 
+use tailsight_lifetime::Threshold;
+
 use crate::cause::How;
 use crate::rows::attribution::Occurrence;
-
-/// Fewer reference messages than this have it: the focus's is unexpected.
-const RARE: f64 = 0.1;
 
 /// How the focus has more of it. The deviation is n_f t_f - n_r t_r for n beginnings of mean length t; the part of it that
 /// more beginnings of the usual length make is (n_f - n_r) t_r.
 pub fn how(met: &Occurrence) -> How {
     let [n_f, n_r] = met.times;
     let [focus, reference] = met.mean_ns;
-    if met.usual < RARE || n_r <= 0.0 {
+    if met.usual < Threshold::RareNested.share() || n_r <= 0.0 {
         return How::Unexpected;
     }
     let more = (n_f - n_r) * reference / n_r;

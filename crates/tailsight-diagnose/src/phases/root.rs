@@ -12,7 +12,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Message, Role};
+use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Message, Role, Threshold};
 
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
@@ -28,12 +28,8 @@ const CHAIN: usize = 256;
 const FOLLOWED: usize = 1000;
 /// Most ordinary messages that say what usually holds a thread; an even part, where there are more.
 const USUAL: usize = 2000;
-/// Most roots, and the least share of one.
+/// Most roots.
 const ROOTS: usize = 5;
-const SMALL: f64 = 0.05;
-/// The least part of a message's wait that what the messages ahead of it had more of must explain. With less, they took as long as
-/// ordinary ones: the message waited because they were many, or for something that is not known.
-const EXPLAINED: f64 = 0.2;
 
 /// Index into [`Table::rows`].
 type RowId = usize;
@@ -196,7 +192,7 @@ impl Queue<'_> {
         }
         let excess_ns: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
         let wait_ns = waited_ns * chains.len() as f64;
-        if excess_ns < EXPLAINED * wait_ns {
+        if excess_ns < Threshold::RootExplains.share() * wait_ns {
             return vec![];
         }
         largest(&table, &excess, (&total, wait_ns), granularity_ns)
@@ -214,7 +210,7 @@ fn largest(
     let share = |ns: f64| if positive > 0.0 { ns / positive } else { 0.0 };
     let key = |row: RowId| (table.rows[row].0, &table.rows[row].1);
     let mut largest: Vec<(RowId, f64)> =
-        total.iter().copied().enumerate().filter(|&(_, ns)| share(ns) >= SMALL).collect();
+        total.iter().copied().enumerate().filter(|&(_, ns)| share(ns) >= Threshold::RootShare.share()).collect();
     largest.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| key(a.0).cmp(&key(b.0))));
     let root = |(row, ns): (RowId, f64)| {
         let longer = |rows: &Vec<f64>| rows.get(row).copied().filter(|&ns| ns > granularity_ns as f64);

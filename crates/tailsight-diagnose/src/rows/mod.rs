@@ -12,7 +12,7 @@ pub mod profile;
 pub mod who;
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Lifetimes, NamedFrame, Role};
+use tailsight_lifetime::{Lifetimes, NamedFrame, Role, Threshold};
 
 use crate::Options;
 use crate::categories::{refining, shown_frame, unexplained};
@@ -161,7 +161,7 @@ impl Rows {
         round_to(&scaled, self.denominator, total_ns)
     }
 
-    /// The part of a row's time in the focus of which it is guessed whose it is; none below [`LEAST_GUESSED`].
+    /// The part of a row's time in the focus of which it is guessed whose it is; none below [`Threshold::GuessedPart`].
     pub fn guessed(&self, lifetimes: &Lifetimes, profile: &Profile, row: usize) -> Option<f64> {
         let is_guessed = |slot: Slot| profile.owner_of(slot).is_some_and(|owner| lifetimes.owners[owner].is_guessed());
         let ns = |slot: &Slot| profile.focus[*slot].ns as f64;
@@ -176,13 +176,10 @@ impl Rows {
     }
 }
 
-/// The least part of a row that is said to be guessed.
-const LEAST_GUESSED: f64 = 0.05;
-
 /// What part of a row is guessed, if it is worth a word.
 pub(crate) fn part_guessed(guessed_ns: f64, all_ns: f64) -> Option<f64> {
     let part = guessed_ns / all_ns.max(1.0);
-    (part >= LEAST_GUESSED).then(|| part.min(1.0))
+    (part >= Threshold::GuessedPart.share()).then(|| part.min(1.0))
 }
 
 /// The slots that were met, by category, name and role.

@@ -6,14 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tailsight_lifetime::{Context, Lifetimes};
+use tailsight_lifetime::{Context, Lifetimes, Threshold};
 
 use crate::categories::{Task, shown};
 use crate::model::{ByThread, Who};
 use crate::rows::profile::{Profile, Slot};
 
-/// A process of another name with less of a cause than this is there because its own row was too small to be one.
-const FOLDED: f64 = 0.01;
 /// Most names of threads of a cause, and most processes.
 const MOST_SHOWN: usize = 8;
 
@@ -54,7 +52,7 @@ pub fn of(lifetimes: &Lifetimes, profile: &Profile, slots: &[Slot], cohorts: (f6
     let most = |p: &Part| p.deviation;
     // If equal, the first.
     let (&pid, largest) = processes.iter().rev().max_by(|a, b| most(a.1).total_cmp(&most(b.1)))?;
-    let least = FOLDED * largest.deviation.abs();
+    let least = Threshold::FoldedProcess.share() * largest.deviation.abs();
     processes.retain(|other, p| names[other] == names[&pid] || p.deviation.abs() >= least);
     let of_them: BTreeSet<u32> = processes.values().flat_map(|p| p.tids.iter().copied()).collect();
     threads.retain(|_, p| p.focus_ns > 0 && p.tids.iter().any(|tid| of_them.contains(tid)));

@@ -76,6 +76,7 @@ fn one_of_each_other_kind() -> Vec<Frame> {
     vec![
         Frame::Timer { guessed: false },
         Frame::Parked,
+        Frame::PutAside,
         Frame::BetweenSends,
         Frame::FileSync,
         Frame::RequestArriving,
@@ -293,6 +294,15 @@ fn waits_explained() {
         (Service, owner(sibling(), &[Frame::TaskReady]), "scheduler-wait", "other tasks"),
         (Service, owner(sibling(), &[Frame::TaskReady, Frame::Serving]), "scheduler-wait", "other tasks"),
         (Service, owner(sibling(), &[Frame::TaskReady, vector]), "interrupts", "vector:local_timer"),
+        (
+            Service,
+            owner(
+                Blocked,
+                &[Frame::SleepIn { nr: Sysno::poll as u32, uninterruptible: false, io: false }, Frame::PutAside],
+            ),
+            "app-processing",
+            "put aside, its thread in poll",
+        ),
         (Service, owner(sibling(), &[Frame::JobQueued]), "pool-wait", "threads for jobs that block"),
         (Service, owner(sibling(), &[Frame::JobQueued, vector]), "interrupts", "vector:local_timer"),
         (Leg::Transmit, owner(Own, &[]), "transmit-processing", "send"),

@@ -18,7 +18,7 @@ use crate::messages::call_owner::{self, Question, Told, Whose};
 use crate::messages::relayed::{self, Relayed};
 use crate::messages::routines::{ByLoops, Routines, SendsFor};
 use crate::messages::{Extra, sequence_diff, slots};
-use crate::model::Message;
+use crate::model::{Message, Threshold};
 
 /// No message.
 pub const NOBODY: u32 = u32::MAX;
@@ -111,8 +111,6 @@ impl Found {
     }
 }
 
-/// So long an answer's part lies unread before what comes after it is no longer waited for all the while; less is the time of a wake-up.
-const UNREAD_NS: u64 = 1_000_000;
 /// So many of these of an answer are kept.
 const MOST_UNREAD: usize = 1_024;
 
@@ -382,7 +380,7 @@ impl Peers {
         };
         open.ready_next = 0;
         open.last = event.ts;
-        if event.ts - open.ready >= UNREAD_NS && open.unread.len() < MOST_UNREAD {
+        if event.ts - open.ready >= Threshold::UnreadPart.ns() && open.unread.len() < MOST_UNREAD {
             open.unread.push((open.ready, event.ts));
         }
         if open.received == 0 {

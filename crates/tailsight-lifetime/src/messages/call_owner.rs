@@ -29,7 +29,7 @@ use tailsight_trace::FlowKey;
 use crate::messages::Extra;
 use crate::messages::backend_calls::NOBODY;
 use crate::messages::receive_order;
-use crate::model::Message;
+use crate::model::{Message, Threshold};
 
 /// A question that was answered.
 #[derive(Clone, Copy, Debug)]
@@ -70,8 +70,6 @@ pub struct Told {
 
 /// Messages in service at once on one thread beyond which the oldest is forgotten.
 const MOST: usize = 64;
-/// So many questions must agree on a rule that was not given, and so large a part of them.
-const AGREEING: (u32, f64) = (8, 0.95);
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -106,7 +104,8 @@ impl Score {
         self.1 += 1;
     }
     fn holds(self) -> bool {
-        self.1 >= AGREEING.0 && f64::from(self.0) >= AGREEING.1 * f64::from(self.1)
+        self.1 >= Threshold::AskersTold.count() as u32
+            && f64::from(self.0) >= Threshold::AskersAgree.share() * f64::from(self.1)
     }
 }
 
@@ -186,7 +185,7 @@ struct Pass<'a> {
 impl Pass<'_> {
     /// `works_at_once`: as of [`Loop`].
     fn orders(&self, works_at_once: bool) -> Orders {
-        let too_few = self.newest.1 < AGREEING.0;
+        let too_few = self.newest.1 < Threshold::AskersTold.count() as u32;
         let hand = match (self.first.holds(), self.newest.holds()) {
             (true, _) => Some(Order::First),
             (_, true) => Some(Order::Newest),
@@ -340,7 +339,7 @@ impl Judge<'_> {
                 score.count(e.send_tid == m.tid);
             }
         }
-        let alone = |s: &Score| f64::from(s.0) >= AGREEING.1 * f64::from(s.1);
+        let alone = |s: &Score| f64::from(s.0) >= Threshold::AskersAgree.share() * f64::from(s.1);
         let mut tids: Vec<u32> = threads.into_iter().filter(|(_, s)| alone(s)).map(|(tid, _)| tid).collect();
         tids.sort_unstable();
         tids

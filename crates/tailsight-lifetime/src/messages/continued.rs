@@ -17,14 +17,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 
 use super::{Extra, SENT, Traffic};
-use crate::model::{Flow, Message, SentKind, flags};
-
-/// Replies with later parts, each followed by another request, that a verdict on a port needs.
-const LEAST_REPLIES: usize = 20;
-/// Of ten such replies, how many must agree at least: a queue in the server makes some parts late that are quick as a rule.
-const AGREE_OF_TEN: usize = 7;
-/// How many standard deviations of chance the agreement must be away from half and half: chance gets there once in 15,000 times.
-const DEVIATIONS: usize = 4;
+use crate::model::{Flow, Message, SentKind, Threshold, flags};
 
 /// The pushes of the pass, over TCP and without a protocol.
 #[derive(Clone, Debug, Default)]
@@ -148,8 +141,10 @@ impl Evidence {
         let (after, before) = (self.soon_after_reply, self.soon_before_request);
         let (replies, agree) = (after + before, after.max(before));
         // A fair coin's heads of n throws deviate by half the square root of n.
-        let by_chance = after.abs_diff(before).pow(2) < DEVIATIONS.pow(2) * replies;
-        let agrees = replies >= LEAST_REPLIES && !by_chance && 10 * agree >= AGREE_OF_TEN * replies;
+        let by_chance = after.abs_diff(before).pow(2) < Threshold::ContinuedDeviations.count().pow(2) * replies;
+        let agrees = replies >= Threshold::ContinuedReplies.count()
+            && !by_chance
+            && 10 * agree >= Threshold::ContinuedAgree.count() * replies;
         // A connection to which more and more is sent, and from which nothing more comes, is a stream.
         let streamed: usize = self.open.iter().filter(|parts| **parts > self.longest).sum();
         agrees && 10 * self.published <= 9 * self.parts && 10 * streamed <= self.parts
@@ -327,7 +322,7 @@ mod tests {
 
     #[test]
     fn few_replies_and_what_others_published_prove_nothing() {
-        let few: Vec<_> = vec![SLOW; LEAST_REPLIES];
+        let few: Vec<_> = vec![SLOW; Threshold::ContinuedReplies.count()];
         assert_eq!(joined(&[&few], false), 0, "one less than needed is followed by a request");
         let many = vec![SLOW; 100];
         assert_eq!((joined(&[&many], false), joined(&[&many], true)), (100, 0));

@@ -12,16 +12,8 @@ use tailsight_trace::Event;
 use tailsight_trace::event::flow_flags;
 
 use super::{Extra, Traffic};
-use crate::model::{Flow, Message, flags};
+use crate::model::{Flow, Message, Threshold, flags};
 
-/// A connection is of TLS, or of HTTP/2, if so many of ten of its segments begin like that. Others lie inside a record, or a frame, of several
-/// segments.
-const ALIKE_OF_TEN: u64 = 5;
-/// On a port with TLS, so many of a thousand requests may come while another one of their connection has no reply yet: a client that gave a
-/// request up, or closes. Fewer than the slowest hundredth that a diagnosis explains: a pair that is wrong is most often a long one.
-const OVERLAPS_OF_THOUSAND: u64 = 2;
-/// And so many whatever their part.
-const FEW_OVERLAPS: u64 = 2;
 /// The first segments of a new connection of TLS: its hello, its key exchange or end of the handshake, and the request that comes with it.
 const HANDSHAKE: u32 = 3;
 
@@ -63,7 +55,8 @@ impl Segments {
 
     /// What these segments are of.
     pub fn carrier(self) -> Carrier {
-        let alike = |n: u32| n > 0 && u64::from(n) * 10 >= u64::from(self.looked) * ALIKE_OF_TEN;
+        let alike =
+            |n: u32| n > 0 && u64::from(n) * 10 >= u64::from(self.looked) * Threshold::SegmentsAlike.count() as u64;
         match () {
             () if alike(self.http2) => Carrier::Http2,
             () if alike(self.tls) => Carrier::Tls,
@@ -193,7 +186,8 @@ fn ports_with_overlaps(
         *last = (*last).max(m.send_ns);
     }
     let are_shared = |(requests, overlaps): (u64, u64)| {
-        overlaps > FEW_OVERLAPS && overlaps * 1_000 > requests * OVERLAPS_OF_THOUSAND
+        overlaps > Threshold::FewOverlaps.count() as u64
+            && overlaps * 1_000 > requests * Threshold::Overlaps.count() as u64
     };
     by_port.into_iter().filter(|(_, counts)| are_shared(*counts)).map(|(port, _)| port).collect()
 }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::Extra;
 use super::routines::Routines;
-use crate::model::Message;
+use crate::model::{Message, Threshold};
 
 /// A call that another goroutine sent than that of a message.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +30,6 @@ pub struct Relayed {
 
 /// Messages in service at once beyond which the only one that may have asked is not looked for.
 const MOST_ACTIVE: usize = 64;
-/// A message makes as many calls as messages do on average, rounded up from this part (of one) on.
-const ROUNDED_UP: usize = 20;
 
 /// The message of each call, and whether the order of calls alone says so. `calls`: in the order in which they were sent; `sleeps`: when a thread began to wait for work, in order. Of a
 /// program none of whose messages has a known goroutine it is what their threads say.
@@ -54,7 +52,10 @@ pub fn tell(
         return whose.into_iter().map(|whose| Some((whose?, true))).collect();
     }
     let served = messages.iter().filter(|m| m.send_ns > m.recv_ns).count().max(1);
-    let usual = (ROUNDED_UP * calls.len()).saturating_sub(served).div_ceil(ROUNDED_UP * served).max(1);
+    let usual = (Threshold::CallsRoundedUp.count() * calls.len())
+        .saturating_sub(served)
+        .div_ceil(Threshold::CallsRoundedUp.count() * served)
+        .max(1);
     let around = |m: &Message, call: &Relayed| m.recv_ns != 0 && m.recv_ns <= call.sent && call.ready <= m.send_ns;
 
     // When the answers of each message's calls were received.

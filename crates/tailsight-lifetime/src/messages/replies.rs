@@ -5,13 +5,10 @@
 use std::collections::VecDeque;
 
 use super::{SENT, Traffic, sequence_diff};
-use crate::model::flags;
+use crate::model::{Threshold, flags};
 
 /// Replies behind which the flow has gone on, and whose last packet may still come.
 const MOST_UNSEEN: usize = 64;
-
-/// Work between two send calls of a reply that is told apart from sending, ns.
-const LEAST_WORK_NS: u64 = 20_000;
 
 /// A send call.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,8 +131,9 @@ impl Replies {
             extra.reply_end = call.end;
             if !self.full {
                 extra.sent_ns = call.ts;
-                let before =
-                    self.last.filter(|before| before.tid == call.tid && before.ts + LEAST_WORK_NS <= call.entered);
+                let before = self.last.filter(|before| {
+                    before.tid == call.tid && before.ts + Threshold::BetweenSends.ns() <= call.entered
+                });
                 if let Some(before) = before {
                     let flow = traffic.messages[last as usize].flow;
                     traffic.between_sends.entry(flow).or_default().push((before.ts, call.entered));

@@ -16,8 +16,7 @@ use tailsight_trace::routines::{RoutineRow, State};
 
 use super::Extra;
 use super::task_runs::{Meanwhile, Ready, Spell, TaskRuns, What};
-use crate::model::{Doing, Message};
-use crate::timelines::busy_periods::CALL_NS;
+use crate::model::{Doing, Message, Threshold};
 use crate::timelines::processors::Taken;
 use crate::timelines::threads::{State as ThreadState, Threads};
 
@@ -113,23 +112,15 @@ struct Sleeps {
     taken: Taken,
 }
 
-/// So many tasks that were seen at a place while they waited for their turn to ask a server say that it is the place for that.
-const MANY_IN_LINE: u32 = 8;
-/// So many sleeps at a place say how long they are to last, and such a part of them is shorter than that: not each is seen from its begin on.
-const FEWEST_SLEEPS: usize = 8;
-const SHORTER: f64 = 0.1;
-/// A sleep that ends so much late is not late.
-const LATE_NS: u64 = 200_000;
-
 impl Sleeps {
     /// How long the shortest of each place last. `lasted`: places with how long a sleep there lasted, ns.
     fn short(lasted: impl Iterator<Item = (u32, u64)>) -> FxHashMap<u32, u64> {
         let mut by_place: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
         lasted.for_each(|(place, ns)| by_place.entry(place).or_default().push(ns));
-        by_place.retain(|_, lasted_ns| lasted_ns.len() >= FEWEST_SLEEPS);
+        by_place.retain(|_, lasted_ns| lasted_ns.len() >= Threshold::SleepsOfPlace.count());
         let short = |mut lasted_ns: Vec<u64>| {
             lasted_ns.sort_unstable();
-            lasted_ns[(SHORTER * lasted_ns.len() as f64) as usize]
+            lasted_ns[(Threshold::ShortestSleeps.share() * lasted_ns.len() as f64) as usize]
         };
         by_place.into_iter().map(|(place, lasted_ns)| (place, short(lasted_ns))).collect()
     }
@@ -138,7 +129,7 @@ impl Sleeps {
     fn late_from(&self, pid: u32, place: Option<u32>, (from, to): (u64, u64)) -> u64 {
         let due = place.and_then(|place| self.short_ns.get(&place)).map(|short_ns| from + short_ns);
         let late = due.and_then(|due| Some(due.max(self.taken.since(pid, to)?)));
-        late.filter(|late| late + LATE_NS < to).unwrap_or(to)
+        late.filter(|late| late + Threshold::LateSleep.ns() < to).unwrap_or(to)
     }
 }
 
@@ -184,7 +175,7 @@ impl Routines {
         }
         let mut by_number: Vec<_> = counts.into_iter().map(|((turn, stack), n)| (n, turn, stack)).collect();
         by_number.sort_unstable();
-        let many = by_number.iter().filter(|(n, ..)| *n >= MANY_IN_LINE);
+        let many = by_number.iter().filter(|(n, ..)| *n >= Threshold::TasksInLine.count() as u32);
         self.turns_at = many.map(|&(_, turn, stack)| (stack, turn)).collect();
         self.lines = by_number.into_iter().map(|(_, turn, stack)| (turn, stack)).collect();
     }
@@ -323,7 +314,8 @@ impl Routines {
         let first = looks.partition_point(|look| look.ts_ns <= recv_ns);
         let within = looks[first..].iter().take_while(move |look| look.ts_ns < send_ns);
         within.filter(move |look| {
-            look.since_ns == 0 || (recv_ns.saturating_sub(CALL_NS)..=recv_ns).contains(&look.since_ns)
+            look.since_ns == 0
+                || (recv_ns.saturating_sub(Threshold::ReceiveCall.ns())..=recv_ns).contains(&look.since_ns)
         })
     }
 

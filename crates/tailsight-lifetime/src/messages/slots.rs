@@ -11,6 +11,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::model::Threshold;
+
 /// A request to another server that was answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
@@ -32,13 +34,6 @@ pub struct Wait {
     /// The request whose answer left a slot to it.
     pub freed_by: usize,
 }
-
-/// So many requests to a server must have waited for a slot, and so large a part of those that were late.
-const AGREEING: (usize, f64) = (8, 0.5);
-/// The slots are taken for so large a part of a wait. The rest is the time that it takes to hand one over, to another thread perhaps.
-const TAKEN: f64 = 0.5;
-/// So large a part of what is sent to the server during a wait, for messages that are known, was late.
-const IN_LINE: f64 = 0.9;
 
 /// A request before which its loop waited for work.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +65,9 @@ pub fn waits(requests: &[Request], sleeps: impl Fn(u32) -> Vec<u64>) -> Vec<Opti
     let mut waits = vec![None; requests.len()];
     for (of_server, late) in by_server.into_values() {
         let waited = for_a_slot(requests, &of_server, &late);
-        if waited.len() >= AGREEING.0 && waited.len() as f64 >= AGREEING.1 * late.len() as f64 {
+        if waited.len() >= Threshold::SlotsWaited.count()
+            && waited.len() as f64 >= Threshold::SlotsWaitedPart.share() * late.len() as f64
+        {
             waited.into_iter().for_each(|(request, wait)| waits[request] = Some(wait));
         }
     }
@@ -94,8 +91,10 @@ fn for_a_slot(requests: &[Request], of_server: &[usize], late: &[Late]) -> Vec<(
         let freed_by = *answered.get(before.checked_sub(1)?)?;
         let wait_ns = (late.from_ns, requests[freed_by].answered_ns);
         let in_one_turn = wait_ns.1 > late.one_turn_from_ns.max(late.from_ns);
-        let is_taken = || taken.within(wait_ns) as f64 >= TAKEN * (wait_ns.1 - wait_ns.0) as f64;
-        let in_line = || between(&sent_late, wait_ns) as f64 >= IN_LINE * between(&sent, wait_ns) as f64;
+        let is_taken =
+            || taken.within(wait_ns) as f64 >= Threshold::SlotsTaken.share() * (wait_ns.1 - wait_ns.0) as f64;
+        let in_line =
+            || between(&sent_late, wait_ns) as f64 >= Threshold::SlotsInLine.share() * between(&sent, wait_ns) as f64;
         (in_one_turn && is_taken() && in_line()).then_some((late.request, Wait { from_ns: late.from_ns, freed_by }))
     };
     late.iter().filter_map(wait).collect()

@@ -205,6 +205,8 @@ frames! {
         /// That the message waited for it all the while is inferred: the thread did other things meanwhile.
         guessed: bool,
     } => [Timer "timer" ""], None;
+    /// The thread waited for other clients meanwhile, and nobody is known to have had the message.
+    PutAside => [PutAside "put-aside" ""], None;
     /// The task of the message waited until another one or its runtime made it go on, while threads did other things.
     Parked => [Parked "parked" ""], None;
     /// The task of the message was ready to run, and its runtime ran others.

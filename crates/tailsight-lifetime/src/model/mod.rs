@@ -6,6 +6,7 @@
 mod frame;
 mod owner;
 mod rule;
+mod threshold;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use tailsight_trace::FlowKey;
 pub use frame::{Doing, Frame, FrameKind, Interrupt, NamedFrame};
 pub use owner::{Context, Owner, OwnerId, Part, PathSpan, Role, Who};
 pub use rule::{Rule, Without};
+pub use threshold::{Threshold, ThresholdUnit};
 
 /// A part of a message's way through the host (docs/lifetimes.md; Tales of the Tail, stages T1 to T6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]

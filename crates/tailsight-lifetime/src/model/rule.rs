@@ -50,6 +50,9 @@ rules! {
     /// `path/rules/other_messages.rs`
     OtherMessages = "other-messages",
         "the thread waited for a server, or a time, for an earlier message";
+    /// `path/rules/next_request.rs`
+    NextRequest = "next-request",
+        "the thread that received the message waited for the next request of another client: it had put this one aside";
     /// `path/rules/given_back.rs`
     GivenBack = "given-back",
         "who ended the wait for the lock had waited for its client meanwhile, and had given the lock back before that: who had it is not known";

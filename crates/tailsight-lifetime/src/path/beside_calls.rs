@@ -4,9 +4,7 @@
 
 use crate::messages::backend_calls::Call;
 use crate::messages::routines::Parked;
-
-/// So much of a wait (one of so many parts) may follow after a connection was free until the request is sent on it.
-const HANDED_OVER: u64 = 10;
+use crate::model::Threshold;
 
 /// The waits of a goroutine with what its calls tell: it did not wait for an answer before it had asked, nor after the answer had come. Where
 /// it was before that, the look that saw it wait for the answer does not tell; if the connection was not free until then, it waited for that.
@@ -14,8 +12,10 @@ pub fn beside_calls(waits: Vec<Parked>, calls: &[Call]) -> Vec<Parked> {
     let mut out = waits;
     for call in calls.iter().filter(|call| call.sent != 0) {
         let sent = call.sent;
-        let in_line =
-            |from: u64| (from..sent).contains(&call.freed) && (sent - call.freed) * HANDED_OVER <= sent - from;
+        let in_line = |from: u64| {
+            (from..sent).contains(&call.freed)
+                && (sent - call.freed) * Threshold::HandedOver.count() as u64 <= sent - from
+        };
         let first = out.partition_point(|wait| wait.looks_ns.1 <= sent);
         let waited_in_line = |before: &&mut Parked| !before.is_ready && in_line(before.looks_ns.1);
         if let Some(before) = out[..first].last_mut().filter(waited_in_line) {

@@ -9,7 +9,7 @@ use crate::messages::backend_calls::{Call, NOBODY};
 use crate::messages::routines::{Parked, WaitPart};
 use crate::messages::task_runs::{Meanwhile, Spell, What};
 use crate::messages::{Extra, Uncommon};
-use crate::model::{Frame, Leg, Message, Role, Rule, flags};
+use crate::model::{Frame, Leg, Message, Role, Rule, Threshold, flags};
 use crate::scan::activity::{Activity, Sources};
 use crate::timelines::sleep::Sleep;
 use crate::timelines::threads::{State, Thread, Waker};
@@ -548,10 +548,12 @@ fn place_of_read(activity: &Activity, tid: u32, (from, to): (u64, u64)) -> u32 {
 /// Until when a message's request was still arriving: when the last segment that its reply answers was received, if the reply followed at once.
 /// Of requests that were merely sent without waiting (pipelining) it does not.
 fn arrives_until(uncommon: &Uncommon, from: u64, to: u64) -> u64 {
-    /// The rest of the service is at most so small a part of the time that the parts took.
-    const PART: u64 = 4;
     let last = uncommon.last_part_ns;
-    if last > from && last <= to && (to - last) * PART <= last - from { last } else { 0 }
+    if last > from && last <= to && (to - last) * Threshold::RestOfService.count() as u64 <= last - from {
+        last
+    } else {
+        0
+    }
 }
 
 /// What a reply waited for from the end of its send call until its last byte was given to the driver: the repair of a loss or

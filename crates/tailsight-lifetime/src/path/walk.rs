@@ -341,7 +341,9 @@ impl<F: FnMut(Step)> Walk<'_, F> {
             }
             let end = intervals.get(next).map_or(to, |s| s.from.clamp(at, to));
             if is_idle {
-                let owner = self.owners.blocked(how, None);
+                let is_for_clients = how.may_be_for_any_of_several() && !how.is_for_work();
+                let by = is_for_clients.then_some(Frame::PutAside);
+                let owner = self.owners.blocked(how, by);
                 self.emit((at, end), None, Role::A, owner, focus.followed.rule);
             } else {
                 self.thread(tid, at, end, focus, 1);

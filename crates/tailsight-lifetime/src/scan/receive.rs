@@ -9,8 +9,8 @@ use tailsight_trace::{Event, FlowKey, fields};
 use super::{Scanner, Turn, index_of};
 use crate::messages::RecvCall;
 use crate::messages::requests::flow::Framed;
-use crate::model::flags;
-use crate::timelines::busy_periods::{CALL_NS, Wait};
+use crate::model::{Threshold, flags};
+use crate::timelines::busy_periods::Wait;
 
 impl Scanner<'_> {
     /// The NIC's stamp of the packet that came in last on this core.
@@ -90,7 +90,7 @@ impl Scanner<'_> {
         // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
         // done for others and as long ago as such a call takes; else the call's end.
         let doing = self.doing.entry(tid).or_default();
-        let turned = doing.last_send.take().filter(|sent| event.ts - sent < CALL_NS);
+        let turned = doing.last_send.take().filter(|sent| event.ts - sent < Threshold::ReceiveCall.ns());
         // A thread that received is in no send call: what began there came to nothing.
         doing.sending = None;
         let entered = self.threads.syscall_since(tid).or(turned).unwrap_or(event.ts);

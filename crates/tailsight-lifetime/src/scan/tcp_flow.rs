@@ -7,10 +7,7 @@ use crate::messages::replies::{Replies, SendCall};
 use crate::messages::requests::flow::Framed;
 use crate::messages::tcp::Receiver;
 use crate::messages::{RecvCall, SENT, Traffic};
-use crate::model::Incomplete;
-
-/// A client sends its SYN again after a second, then after two, four …; by a policy of its own sooner.
-const SYN_REPEATED_NS: u64 = 200_000_000;
+use crate::model::{Incomplete, Threshold};
 
 #[derive(Default)]
 pub(super) struct TcpFlow {
@@ -59,7 +56,7 @@ impl TcpFlow {
         if let Some((_, first_ns)) = self.opened.filter(|&(last, _)| last == seq) {
             // At once it is the same packet, at another place of the stack.
             let waited_ns = ts.saturating_sub(first_ns);
-            if waited_ns >= SYN_REPEATED_NS {
+            if waited_ns >= Threshold::SynRepeated.ns() {
                 let repeated = &mut traffic.repeated_connects;
                 repeated.connections += u64::from(!std::mem::replace(&mut self.repeated, true));
                 repeated.longest_ns = repeated.longest_ns.max(waited_ns);

@@ -10,7 +10,7 @@ use tailsight_kernel::RECEIVE_WAITS;
 use tailsight_kernel::syscalls::{self, waits_for_work};
 
 use crate::messages::Extra;
-use crate::model::Message;
+use crate::model::{Message, Threshold};
 
 /// An interval of a thread's time in which it served messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +20,6 @@ pub struct BusyPeriod {
     /// The next receive call's entry or the wait for more work, or the last reply's send if that was long before.
     pub to: u64,
 }
-
-/// Upper bound for a receive call that does not block, including the time before it. If more time passes between a thread's last
-/// reply and the end of its next receive call, the thread did other work as well.
-pub const CALL_NS: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Open {
@@ -46,7 +42,7 @@ impl OfThread {
     fn close(&mut self, at: u64) {
         if let Some(open) = self.open.take() {
             let end = open.uncertain_from.unwrap_or(at).min(at).max(open.from);
-            let to = open.sent.filter(|sent| end.saturating_sub(*sent) >= CALL_NS).unwrap_or(end);
+            let to = open.sent.filter(|sent| end.saturating_sub(*sent) >= Threshold::ReceiveCall.ns()).unwrap_or(end);
             self.closed.push(BusyPeriod { from: open.from, to });
         }
     }

@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use tailsight_trace::event::{Kind, flow_flags, function_flags};
 use tailsight_trace::{Event, fields};
 
-use crate::model::Frame;
+use crate::model::{Frame, Threshold};
 use crate::timelines::threads::{MAX_FUNCTIONS, Threads};
 use crate::timelines::time_index::TimeIndex;
 use crate::timelines::tree::{NodeId, Tree};
@@ -44,8 +44,6 @@ pub struct Core {
     quiet: Vec<(u64, u64)>,
 }
 
-/// Stolen time lies in intervals without events; shorter ones than this are no room for it.
-const QUIET_NS: u64 = 1_000;
 /// How many such intervals are kept.
 const QUIET_KEPT: usize = 8;
 
@@ -349,7 +347,7 @@ impl Core {
 
     fn note_quiet(&mut self, ts: u64) {
         let from = std::mem::replace(&mut self.last_ns, ts);
-        if from == 0 || ts.saturating_sub(from) < QUIET_NS {
+        if from == 0 || ts.saturating_sub(from) < Threshold::QuietInterval.ns() {
             return;
         }
         if self.quiet.len() < QUIET_KEPT {

@@ -5,13 +5,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::model::Threshold;
 use crate::timelines::threads::{State, ThreadInterval, Threads};
-
-/// So small a part of the time in which any thread was busy more may be than the runtime has processors: a thread that blocks.
-const MORE: f64 = 0.02;
-/// So long threads are busy at once that pass work to each other, or that look for some; and nobody begins to run after so long whom the end
-/// of another one's work let go on.
-const AT_ONCE_NS: u64 = 200_000;
 
 /// When all processors were taken, by process.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +34,7 @@ impl Taken {
     pub fn since(&self, pid: u32, ts: u64) -> Option<u64> {
         let times = self.by_process.get(&pid)?;
         let last = times[..times.partition_point(|&(from, _)| from < ts)].last();
-        last.filter(|&&(_, to)| ts <= to + AT_ONCE_NS).map(|&(from, _)| from)
+        last.filter(|&&(_, to)| ts <= to + Threshold::BusyAtOnce.ns()).map(|&(from, _)| from)
     }
 }
 
@@ -70,11 +65,11 @@ fn counts(mut borders: Vec<Border>) -> Vec<(u64, u64, i32)> {
 
 /// How many threads run at once for long.
 fn processors(running: &[(u64, u64, i32)]) -> i32 {
-    let for_long = || running.iter().filter(|(from, to, many)| to - from >= AT_ONCE_NS && *many > 0);
+    let for_long = || running.iter().filter(|(from, to, many)| to - from >= Threshold::BusyAtOnce.ns() && *many > 0);
     let longer_than =
         |level: i32| -> u64 { for_long().filter(|(.., many)| *many > level).map(|(from, to, _)| to - from).sum() };
     let any_ns = longer_than(0);
-    (1..).find(|&level| longer_than(level) as f64 <= MORE * any_ns as f64).unwrap_or(1)
+    (1..).find(|&level| longer_than(level) as f64 <= Threshold::BeyondProcessors.share() * any_ns as f64).unwrap_or(1)
 }
 
 /// The times in which as many threads run or want to as there are processors.
@@ -116,7 +111,10 @@ mod tests {
         let taken = Taken { by_process: FxHashMap::from_iter([(7, times)]) };
         assert_eq!((taken.since(7, ms(19)), taken.since(7, ms(9)), taken.since(8, ms(19))), (Some(ms(10)), None, None));
         // The task that waits goes on a moment after the other one has ended.
-        assert_eq!((taken.since(7, ms(20) + 10), taken.since(7, ms(59) + AT_ONCE_NS + 1)), (Some(ms(10)), None));
+        assert_eq!(
+            (taken.since(7, ms(20) + 10), taken.since(7, ms(59) + Threshold::BusyAtOnce.ns() + 1)),
+            (Some(ms(10)), None)
+        );
         assert_eq!((super::counts(vec![]), processors(&[])), (vec![], 1));
     }
 }

@@ -5,7 +5,7 @@ use tailsight_trace::event::{Kind, SOFTIRQS, VECTORS, switch_flags};
 use tailsight_trace::{Event, fields};
 
 use crate::input::Names;
-use crate::model::{Frame, NO_SYSCALL};
+use crate::model::{Frame, NO_SYSCALL, Threshold};
 use crate::timelines::sleep::Sleep;
 use crate::timelines::time_index::TimeIndex;
 use crate::timelines::tree::{NodeId, Tree};
@@ -212,9 +212,6 @@ const TASK_UNINTERRUPTIBLE: u32 = 2;
 const TASK_STOPPED_OR_TRACED: u32 = 4 | 8;
 /// Its control group is frozen, or the host is (Linux 6.1 and newer).
 const TASK_FROZEN: u32 = 0x8000;
-/// A wake-up seen this long before a thread leaves its core belongs to that sleep: the waker waits for the core to be
-/// left (`on_cpu`), and its event comes first.
-const EARLY_WAKE_NS: u64 = 20_000;
 
 impl Threads {
     /// No events yet.
@@ -562,7 +559,7 @@ impl Threads {
         };
         thread.enter(ts, State::Sleeping { how }, None);
         if let Some((woken, waker)) = thread.early_wake.take()
-            && ts - woken < EARLY_WAKE_NS
+            && ts - woken < Threshold::EarlyWake.ns()
         {
             thread.enter(ts, State::Runnable { cpu, throttled: false }, Some(waker));
         }

@@ -4,11 +4,11 @@
 //! (CPython's interpreter lock: 5 ms): such tries are one wait. For what a wait was, rules say (`path/rules/`), which know the message too:
 //! three of four sleeps that are on the paths of several messages are another thing to each of them.
 
+use crate::model::Threshold;
 use crate::timelines::sleep::Sleep;
 use crate::timelines::threads::{State, Thread, ThreadInterval, Waker};
 
-/// The longest time on a core that one more try for a lock takes; with a time limit of 5 ms each, so many tries are 5 s.
-const TRY_NS: u64 = 100_000;
+/// With a time limit of 5 ms each, so many tries are 5 s.
 const MOST_TRIES: usize = 1_000;
 
 /// A sleep of a thread, or several tries for a lock.
@@ -64,12 +64,12 @@ impl Thread {
     /// The next sleep, if the thread was hardly on a core before it.
     fn next_try(&self, sleep: &Wait) -> Option<Wait> {
         let (ran, next) = self.ran_after(sleep.interval);
-        if ran > TRY_NS { None } else { self.sleep(next) }
+        if ran > Threshold::LockRetry.ns() { None } else { self.sleep(next) }
     }
 
     /// Whether the sleep was a try for a lock, and the next sleep another one.
     pub fn is_tried_again(&self, sleep: &Wait) -> bool {
-        sleep.waker.is_some_and(|waker| waker.timer) && self.ran_after(sleep.interval).0 <= TRY_NS
+        sleep.waker.is_some_and(|waker| waker.timer) && self.ran_after(sleep.interval).0 <= Threshold::LockRetry.ns()
     }
 
     /// How long the thread was on a core between a sleep and its next one, ns, and which interval that is.

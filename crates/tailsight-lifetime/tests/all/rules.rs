@@ -4,11 +4,13 @@
 
 use std::path::{Path, PathBuf};
 
-use tailsight_lifetime::{Leg, Rule};
+use tailsight_lifetime::{Leg, Rule, Threshold, ThresholdUnit};
 use tailsight_trace::event::Kind;
 
 use crate::by_hand::{decides, event, path, recv, send, switch};
 use crate::waits::{A, B, EPOLL, FUTEX, ONE, TWO, analyse, merged, request, waking};
+
+const POLL: u64 = 7;
 
 #[test]
 fn the_interrupt_of_the_message_ends_the_sleep() {
@@ -48,6 +50,25 @@ fn a_thread_that_polls_for_whatever_comes_holds_no_lock() {
     decides(&analysis, Rule::HoldsNothing);
     let path = path(&analysis, 200_100, Leg::Receive);
     assert!(path.contains(&(101, 200_000, "blocked/sleep:epoll_pwait".into())), "{path:?}");
+}
+
+/// Varnish, Puma: the thread that received a message waited in poll for the next client, and "the server itself waits in poll" had its time.
+#[test]
+fn a_thread_that_waits_for_its_next_client_has_put_the_message_aside() {
+    let serving = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(30_000, ONE, 0, POLL),
+        switch(300_010, 0, ONE, 0),
+        recv(300_020, B, ONE),
+        send(300_050, B, ONE),
+        send(400_000, A, ONE),
+    ];
+    let requests = merged([request(10, A), request(299_990, B), vec![waking(300_000, 0, ONE)]].concat());
+    let analysis = analyse(vec![serving, requests]);
+    decides(&analysis, Rule::NextRequest);
+    let path = path(&analysis, 20, Leg::Service);
+    assert!(path.contains(&(30_000, 300_000, "blocked/sleep:poll/put-aside".into())), "{path:?}");
 }
 
 fn crate_folder() -> &'static Path {
@@ -110,5 +131,36 @@ fn the_manual_lists_the_rules_as_they_are() {
     assert!(
         written == page,
         "docs/rules.md is not what the rules say: WRITE_PAGE=1 cargo test -p tailsight-lifetime rules"
+    );
+}
+
+#[test]
+fn the_manual_lists_the_thresholds_as_they_are() {
+    let mut page = String::from(
+        "<!-- Made from crates/tailsight-lifetime/src/model/threshold.rs; a test holds both against each other. -->\n\n\
+         # Thresholds: from how much on something counts\n\n\
+         Every number that decides which answer a diagnosis gives. `tailsight diagnose RUN --why --json` prints them, `--threshold NAME=VALUE` says\n\
+         what the answer is with another one, and `lab replay DIR --threshold NAME=VALUE` what that changes in a folder of recordings. `lab replay DIR\n\
+         --vary 2` does so with each of them, doubled and halved ([what it found](../evidence/2026-11-30-thresholds.md)).\n\n\
+         | threshold | value | why |\n|---|---|---|\n",
+    );
+    for threshold in Threshold::ALL {
+        let value = threshold.value();
+        let shown = match threshold.unit() {
+            ThresholdUnit::Ns => format!("{value} ns"),
+            ThresholdUnit::Count => format!("{value}"),
+            ThresholdUnit::Share => format!("{} %", (value * 1e6).round() / 1e4),
+            ThresholdUnit::Times => format!("{value} times"),
+        };
+        page += &format!("| `{}` | {shown} | {} |\n", threshold.id(), threshold.why());
+    }
+    let file: PathBuf = crate_folder().join("../../docs/thresholds.md");
+    if std::env::var_os("WRITE_PAGE").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/thresholds.md is not what the code says: WRITE_PAGE=1 cargo test -p tailsight-lifetime rules"
     );
 }

@@ -306,6 +306,7 @@ fn is_work(frame: &tailsight_lifetime::Frame) -> bool {
             | F::ConnectionSetup
             | F::TaskReady
             | F::JobQueued
+            | F::PutAside
     )
 }
 

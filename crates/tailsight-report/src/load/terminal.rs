@@ -209,6 +209,10 @@ fn known(out: &mut Text, r: &Report, indent: &str) {
             out.wrapped(&format!("{indent}  {how}"), "");
         }
     }
+    if bounds.iter().any(is_wandering) {
+        let text = "the level moved, or the run is short for such long correlation: by how much, these intervals hold";
+        out.wrapped(&format!("{indent}  {text}"), "");
+    }
     if let Some(why) = no_bounds_because {
         let names: Vec<&str> = missing.iter().map(|m| m.percentile.as_str()).collect();
         out.wrapped(&format!("{indent}no bounds for {}: {why}", names.join(", ")), "");
@@ -237,7 +241,11 @@ fn bound(p: &KnownPercentile, latency: &str, by_width: bool) -> String {
     format!("{} {latency} between {lower} and {upper} at {level}{wider}", p.percentile)
 }
 
-/// How an interval was made, where it is not the plain one.
+fn is_wandering(p: &KnownPercentile) -> bool {
+    matches!(p.how, IntervalMethod::SelfNormalised { .. })
+}
+
+/// How an interval was made, where it is not the plain one, and it is not said of all of them.
 fn how(p: &KnownPercentile) -> Option<String> {
     match p.how {
         IntervalMethod::OrderStatistic => None,
@@ -246,11 +254,7 @@ fn how(p: &KnownPercentile) -> Option<String> {
              size)",
             count(effective_n as u64)
         )),
-        IntervalMethod::SelfNormalised { effective_n } => Some(format!(
-            "its level moved, or the run is short for such long correlation: this interval knows as much as that of {} \
-             independent samples",
-            count(effective_n as u64)
-        )),
+        IntervalMethod::SelfNormalised { .. } => None,
         _ => Some("not from order statistics".into()),
     }
 }
@@ -398,6 +402,11 @@ fn client(r: &Report) -> String {
         percent(c.starved_thread),
         percent(c.stamped)
     );
+    text += match (c.real_time, r.plan.real_time) {
+        (true, _) => "; its threads ran at real-time priority",
+        (false, true) => "; real-time priority was refused (it needs root, CAP_SYS_NICE or a limit for it: ulimit -r)",
+        (false, false) => "",
+    };
     if c.hardware > 0.0 {
         let source = c.stamps.as_deref().unwrap_or("hardware");
         text += &format!(" or the NIC's; of {}, both times are by {source}", percent(c.hardware));
@@ -448,7 +457,7 @@ fn against_words(a: &Against) -> String {
     let verdict = match (a.worse, a.better) {
         (true, _) => "WORSE than",
         (_, true) => "better than",
-        _ => "not worse than",
+        _ => "not shown to be worse than",
     };
     format!(
         "{verdict} {}: {} {} against {} (difference {} to {} at 95 %, p of \"not slower\" {:.4}, blocks of {})",

@@ -153,7 +153,7 @@ pub(super) fn cancelling(d: &Diagnosis) -> Option<String> {
 pub(super) fn by_chance(d: &Diagnosis) -> String {
     let mut rows: Vec<&Cause> = d.not_significant.iter().filter(|c| c.share.abs() >= NOTHING).collect();
     rows.sort_by(|a, b| b.share.abs().total_cmp(&a.share.abs()));
-    let cause = |c: &&Cause| format!("{} {}", clean(&c.with_category()), units::percent(c.share));
+    let cause = |c: &&Cause| format!("{}{} {}", clean(&c.with_category()), guessed(c.guessed), units::percent(c.share));
     rows.iter().take(CHANCE).map(cause).collect::<Vec<_>>().join(", ")
 }
 

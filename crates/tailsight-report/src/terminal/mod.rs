@@ -325,6 +325,9 @@ fn groups(d: &Diagnosis) -> Vec<String> {
             category if category.says(&c.title()) => category.words().to_owned(),
             category => format!("{} ({})", clean(&c.title()), category.words()),
         };
+        // As in its row.
+        let name =
+            name + causes::guessed(d.causes.iter().find(|cause| cause.rank == c.rank).and_then(|cause| cause.guessed));
         let (n, mean) = (units::count(c.messages), units::duration(c.mean_ns));
         format!("{n} mostly {name}, mean {mean}, e.g. message {} (tailsight show)", c.example)
     };

@@ -7,7 +7,7 @@ use tailsight_trace::RunMeta;
 use tailsight_trace::meta::State;
 
 use super::Style;
-use super::text::{paint, wrap};
+use super::text::{clean, paint, wrap};
 use crate::units;
 
 /// The summary of a recording. One entry each for events, loss and cost; then at most three for warnings and, if `verbose`, hooks that were
@@ -53,7 +53,15 @@ fn recorded(run: &RunMeta) -> String {
     match run.target.pids.as_slice() {
         [] => {}
         [pid] => target.push(format!("pid {pid}")),
-        many => target.push(format!("{} processes", many.len())),
+        many => {
+            // A process that one of them started may be another program.
+            let mut others: Vec<String> =
+                run.target.processes.iter().map(|process| clean(&process.comm)).filter(|comm| comm != app).collect();
+            others.sort_unstable();
+            others.dedup();
+            let others = if others.is_empty() { String::new() } else { format!(", also {}", others.join(", ")) };
+            target.push(format!("{} processes{others}", many.len()));
+        }
     }
     match run.target.ports.as_slice() {
         [] => {}

@@ -143,7 +143,8 @@ pub fn wandering(
 ) -> Vec<PercentileResult> {
     let is_moving = |c: &Check| matches!(c.id, CheckId::Drift | CheckId::TailDrift | CheckId::RunLength);
     let failed: Vec<&Check> = checks.iter().filter(|c| !c.passed && !c.id.is_allowed_for()).collect();
-    if failed.is_empty() || !failed.iter().all(|c| is_moving(c) || c.id == CheckId::IntervalWidth) {
+    let is_only_wide = |c: &&Check| c.id == CheckId::IntervalWidth;
+    if failed.iter().all(is_only_wide) || !failed.iter().all(|c| is_moving(c) || is_only_wide(c)) {
         return Vec::new();
     }
     let series: Vec<f64> = kept.iter().map(|s| s.latency_ns).collect();

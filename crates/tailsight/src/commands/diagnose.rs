@@ -13,6 +13,7 @@ use crate::{Exit, pipeline, terminal};
 
 /// Diagnoses and prints.
 pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
+    args.threshold.iter().for_each(|(threshold, value)| threshold.replace(*value));
     // A wrong question is found before the run is read.
     if args.slo.is_some() && args.question.leg.is_some_and(|leg| leg != Leg::Total) {
         let why = "--slo is about the total leg; leave out --leg";

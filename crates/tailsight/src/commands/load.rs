@@ -235,6 +235,7 @@ fn plan_of(traffic: &Traffic, target: &str) -> Result<Plan, Error> {
     plan.receive = traffic.receive;
     plan.busy_poll_us = traffic.busy_poll;
     plan.cpus = traffic.cpus.clone();
+    plan.real_time = traffic.realtime;
     plan.stamps = !traffic.no_stamps;
     plan.seed = traffic.seed;
     if let Some(name) = &traffic.server_name {

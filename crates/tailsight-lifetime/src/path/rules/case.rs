@@ -5,10 +5,9 @@
 use std::cell::OnceCell;
 
 use crate::messages::backend_calls::NOBODY;
-use crate::model::Frame;
+use crate::model::{Frame, Threshold};
 use crate::path::pieces::{Focus, Followed};
 use crate::scan::activity::Activity;
-use crate::timelines::busy_periods;
 use crate::timelines::sleep::Sleep;
 use crate::timelines::threads::{State, ThreadInterval, Waker};
 use crate::timelines::waits::Wait;
@@ -65,27 +64,34 @@ impl<'a> Case<'a> {
     /// thread that did: it knows of the message, so nobody passes that on to it, and needs the lock to go on (an interpreter's, on the way out of
     /// the poll).
     fn was_on_its_way(&self) -> bool {
-        let (activity, tid, ended) = (self.activity, self.focus.tid, self.ended);
+        let (activity, tid) = (self.activity, self.focus.tid);
         let Wait { from: since, how, .. } = self.wait;
         if !how.is_for_a_lock() {
             return false;
         }
         let intervals = activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
-        let waits = |interval: &ThreadInterval| match interval.state {
-            State::Sleeping { how } => (!how.is_for_a_lock()).then_some(how),
-            _ => None,
-        };
         let before = intervals[..intervals.partition_point(|s| s.from < since)].windows(2).rev().take(MOST_BETWEEN);
         let woken = before.filter_map(|two| Some((waits(&two[0])?, two[1]))).next();
         let Some((poll, ThreadInterval { from: woken, waker: Some(waker), .. })) = woken else { return false };
-        let by_packet = waker.interrupt && !waker.timer && waker.ready == 0;
-        let after = &intervals[intervals.partition_point(|s| s.from < ended)..];
-        let next = after.iter().take(MOST_BETWEEN).find(|s| waits(s).is_some()).map_or(u64::MAX, |s| s.from);
         let passes_on = || self.depth > 0 && self.focus.of_message.unread;
         poll.is_for_what_comes()
-            && by_packet
+            && is_by_a_clients_packet(waker)
             && activity.service.received_between(tid, (woken, since)) == 0
-            && (activity.service.received_between(tid, (ended, next)) > 0 || passes_on())
+            && (self.receives_after() || passes_on())
+    }
+
+    /// Whether the thread received a message after the sleep, before it slept for anything but a lock.
+    fn receives_after(&self) -> bool {
+        let (activity, tid, ended) = (self.activity, self.focus.tid, self.ended);
+        let intervals = activity.threads.get(tid).map_or(&[][..], |thread| &thread.intervals);
+        let after = &intervals[intervals.partition_point(|s| s.from < ended)..];
+        let next = after.iter().take(MOST_BETWEEN).find(|s| waits(s).is_some()).map_or(u64::MAX, |s| s.from);
+        activity.service.received_between(tid, (ended, next)) > 0
+    }
+
+    /// Whether a client's packet ended the sleep, and the thread then received a message.
+    pub fn was_woken_for_a_request(&self) -> bool {
+        self.wait.waker.is_some_and(is_by_a_clients_packet) && self.receives_after()
     }
 
     /// Whether the thread that ended the sleep cannot have passed a message on: it was busy all the time, and never in the recording waited
@@ -93,7 +99,7 @@ impl<'a> Case<'a> {
     fn cannot_pass_on(&self, tid: u32) -> bool {
         let (from, ended) = (self.from, self.ended);
         self.wait.how.is_for_a_lock()
-            && ended - from >= busy_periods::CALL_NS
+            && ended - from >= Threshold::ReceiveCall.ns()
             && !self.activity.service.has_polled(tid)
             && !self.activity.service.is_loop(tid)
             && self.activity.threads.get(tid).is_some_and(|thread| thread.is_awake(from, ended))
@@ -163,6 +169,19 @@ impl<'a> Case<'a> {
         let timer = waker.timer && self.focus.of_message.handoff.is_some() && how.polls();
         peer.or(timer.then_some(Frame::Timer { guessed: false }))
     }
+}
+
+/// How a thread sleeps in an interval, if not for a lock.
+fn waits(interval: &ThreadInterval) -> Option<Sleep> {
+    match interval.state {
+        State::Sleeping { how } => (!how.is_for_a_lock()).then_some(how),
+        _ => None,
+    }
+}
+
+/// Whether a packet ended a sleep that is no answer of another server.
+fn is_by_a_clients_packet(waker: Waker) -> bool {
+    waker.interrupt && !waker.timer && waker.ready == 0
 }
 
 /// Whether a thread was in the middle of messages other than the focus's own at `ts`.

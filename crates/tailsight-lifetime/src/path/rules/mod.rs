@@ -13,6 +13,7 @@ mod given_back;
 mod handed_off;
 mod held;
 mod holds_nothing;
+mod next_request;
 mod other_messages;
 mod outside;
 mod passed_on;
@@ -63,6 +64,7 @@ fn ask(rule: Rule, case: &Case<'_>) -> Option<Verdict> {
         Rule::RequestArriving => request_arriving::ask(case),
         Rule::AnsweredLater => answered_later::ask(case),
         Rule::OtherMessages => other_messages::ask(case),
+        Rule::NextRequest => next_request::ask(case),
         Rule::GivenBack => given_back::ask(case),
         Rule::FileLockLine => file_lock_line::ask(case),
         Rule::HoldsNothing => holds_nothing::ask(case),
