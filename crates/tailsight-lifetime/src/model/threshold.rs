@@ -87,7 +87,7 @@ thresholds! {
     ReceiveCalls = "receive-calls", 20 Count,
         "receive calls directly before another one, and others, that a verdict on a loop needs of each";
     DeferredWork = "deferred-work", 3 Count,
-        "a loop works on what it received only after it has received all that was ready if the stretches after the last of several receive calls are so many times as long, at the median, as those between them";
+        "a loop works on what it received only after it has received all that was ready if the time after the last of several receive calls is so many times as long, at the median, as that between them";
     CallsRoundedUp = "calls-rounded-up", 20 Count,
         "a message makes as many calls as messages do on average, rounded up from one in so many on";
     SlotsWaited = "slots-waited", 8 Count,
