@@ -213,7 +213,10 @@ fn largest(
         total.iter().copied().enumerate().filter(|&(_, ns)| share(ns) >= Threshold::RootShare.share()).collect();
     largest.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| key(a.0).cmp(&key(b.0))));
     let root = |(row, ns): (RowId, f64)| {
-        let longer = |rows: &Vec<f64>| rows.get(row).copied().filter(|&ns| ns > granularity_ns as f64);
+        let most_ns = excess.values().filter_map(|rows| rows.get(row)).copied().fold(0.0, f64::max);
+        // Those that had next to nothing of it held nobody.
+        let least_ns = (Threshold::RootMessage.share() * most_ns).max(granularity_ns as f64);
+        let longer = |rows: &Vec<f64>| rows.get(row).copied().filter(|&ns| ns > least_ns);
         // Summed in the order of the messages, so that the same run gives the same digits.
         let mut held: Vec<(u32, f64)> = excess.iter().filter_map(|(id, rows)| Some((*id, longer(rows)?))).collect();
         held.sort_unstable_by_key(|&(id, _)| id);

@@ -132,6 +132,8 @@ thresholds! {
         "a nested frame that fewer of the reference's messages have is unexpected";
     RootShare = "root-share", 0.05 Share,
         "what held the messages ahead is said from such a part on";
+    RootMessage = "root-message", 0.1 Share,
+        "a message ahead held others by something if it had such a part of the most that one of them had of it";
     RootExplains = "root-explains", 0.2 Share,
         "what the messages ahead of a message had more of must explain such a part of its wait; with less they took as long as ordinary ones, and it waited because they were many, or for something that is not known";
     MainFunction = "main-function", 0.5 Share,

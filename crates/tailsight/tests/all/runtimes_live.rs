@@ -506,8 +506,10 @@ class Shop(BaseHTTPRequestHandler):
     def do_GET(self):
         global n
         n += 1
-        if n % 33 == 0: self.check_out()
-        if n % 33 == 16: self.add_up()
+        # One request does both: of two kinds the slower one alone may be the slowest hundredths, and which that is the machine decides.
+        if n % 33 == 0:
+            self.check_out()
+            self.add_up()
         self.send_response(200)
         self.send_header('Content-Length', '2')
         self.end_headers()
