@@ -1,7 +1,6 @@
 //! Hostile names in a browser (web/test/hostile.mjs): shown as text, never as markup, at any length.
 
 use std::path::Path;
-use std::process::Command;
 
 use tailsight_report::html;
 
@@ -40,8 +39,6 @@ fn hostile_names_in_chromium_are_text() {
         run.diagnosis.notes.push(name.clone());
         let file = dir.path().join(format!("{i}.html"));
         std::fs::write(&file, run.with_input(html::report)).expect("a file");
-        let script = web.join("test/hostile.mjs");
-        let output = Command::new("node").arg(script).arg(&file).arg(&name).output().expect("node starts");
-        assert!(output.status.success(), "{name:.40}: {}", String::from_utf8_lossy(&output.stderr));
+        tailsight_testing::run_browser_script(&web.join("test/hostile.mjs"), &[file.as_os_str(), name.as_ref()]);
     }
 }

@@ -1,7 +1,6 @@
 //! The page of measurements in a browser (web/test/load.mjs): one, several overlaid, a sweep; numbers are the report's, names are text.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use tailsight_load::{Interval, Sample};
@@ -116,9 +115,7 @@ fn measurements_in_chromium_have_the_numbers_of_their_reports() {
         }
         std::fs::write(&file, text).expect("a file");
         std::fs::write(&said, facts.to_string()).expect("a file");
-        let script = web.join("test/load.mjs");
-        let output = Command::new("node").arg(script).arg(&file).arg(&said).output().expect("node starts");
-        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        tailsight_testing::run_browser_script(&web.join("test/load.mjs"), &[&file, &said]);
     }
 }
 

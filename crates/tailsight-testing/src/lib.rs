@@ -8,10 +8,12 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test harness captures what tests print")]
 
+use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// What a skipped test's line begins with.
@@ -162,6 +164,30 @@ pub fn lacks_page_packages() -> Option<String> {
     // npm writes this file last.
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/node_modules/.package-lock.json").is_file();
     (!installed).then(|| "web/node_modules is not installed: `npm ci` in web/ (scripts/setup.sh does it)".to_owned())
+}
+
+/// How often a script is tried whose browser gave no answer in time.
+const TRIES_OF_A_BROWSER: usize = 3;
+
+/// Runs a script of web/test with node, which must succeed, and gives what it prints. A headless browser now and then draws no frame for half
+/// a minute (a click waits for two of them), for no reason that is the page's: a script that a time-out of the browser ended is run again.
+/// What the page does wrong ends each of the tries.
+///
+/// # Panics
+/// If the script fails, with what it wrote.
+pub fn run_browser_script<A: AsRef<OsStr>>(script: &Path, arguments: &[A]) -> String {
+    for tries_left in (0..TRIES_OF_A_BROWSER).rev() {
+        let output = Command::new("node").arg(script).args(arguments).output().expect("node starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() {
+            return text(&output.stdout);
+        }
+        let (name, errors) = (script.display(), text(&output.stderr));
+        let timed_out = errors.contains("TimeoutError");
+        assert!(timed_out && tries_left > 0, "{name}: {}\n{}\n{errors}", output.status, text(&output.stdout));
+        println!("{name}: the browser gave no answer in time: {errors}");
+    }
+    unreachable!("the last try returns or panics")
 }
 
 /// Why no BPF program can be attached to the control group that this process is in; `None` when it is one of version 2 that is

@@ -25,25 +25,10 @@ fn lacks(browser: &str) -> Option<String> {
     tailsight_testing::lacks_page_packages().or_else(|| tailsight_testing::lacks_program(browser))
 }
 
-/// How often a script is tried whose browser gave no answer in time.
-const TRIES_OF_A_BROWSER: usize = 3;
-
-/// Runs a script of web/test, which must succeed. A headless browser now and then draws no frame for half a minute (a click waits for two
-/// of them), for no reason that is the page's: a script that a time-out of the browser ended is run again. What the page does wrong ends
-/// each of the tries.
+/// Runs a script of web/test, which must succeed.
 fn node(script: &str, args: &[&str]) {
     let _cores = crate::support::cores();
-    for tries_left in (0..TRIES_OF_A_BROWSER).rev() {
-        let mut command = Command::new("node");
-        let output = command.arg(web().join("test").join(script)).args(args).output().expect("node starts");
-        if output.status.success() {
-            println!("{script}: {}", String::from_utf8_lossy(&output.stdout).trim());
-            return;
-        }
-        let timed_out = String::from_utf8_lossy(&output.stderr).contains("TimeoutError");
-        assert!(timed_out && tries_left > 0, "{script}: {}", shown(&output));
-        println!("{script}: the browser gave no answer in time: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    println!("{script}: {}", tailsight_testing::run_browser_script(&web().join("test").join(script), args));
 }
 
 /// A report of a golden run, and what JSON says of it and of its second slowest message.
