@@ -199,25 +199,23 @@ fn vary(args: &ReplayArgs, tailsight: &Path, runs: &[PathBuf], factor: f64) -> a
         bail!("--vary is a factor above 1");
     }
     let keys = runs.iter().map(|run| Key::of(run)).collect::<anyhow::Result<Vec<Key>>>()?;
-    // What the first cause is called on each leg, and whether that is right.
-    let firsts = |other_than_usual: &Others| {
-        on_every_core(args, runs, |run, leg| Ok(causes(&answer_of(tailsight, run, leg, other_than_usual)?)))
+    let answers_with = |ablation: &Ablation| {
+        on_every_core(args, runs, |run, leg| Ok(causes(&answer_of(tailsight, run, leg, ablation)?)))
     };
     let judged = |answers: &BTreeMap<(usize, usize), Vec<Named>>| {
-        let of_key = answers.iter().filter(|((_, leg), _)| args.legs.get(*leg).is_some());
-        let verdicts = of_key.filter(|((run, leg), _)| args.legs[*leg] == keys[*run].leg());
-        verdicts.filter(|((run, _), causes)| keys[*run].judge(causes) == Some(true)).count()
+        let of_key = answers.iter().filter(|((run, leg), _)| args.legs[*leg] == keys[*run].leg());
+        of_key.filter(|((run, _), causes)| keys[*run].judge(causes) == Some(true)).count()
     };
     let called = |causes: &Vec<Named>| causes.first().map(|first| (first.category.clone(), first.name.clone()));
-    let usual = firsts(&Others::default())?;
+    let usual = answers_with(&Ablation::default())?;
     println!("as they are: {} of {} answers judged right", judged(&usual), usual.len());
     println!("| threshold | value | first causes that change | right | value | first causes that change | right |");
     println!("|---|---|---|---|---|---|---|");
     for &threshold in Threshold::ALL {
         let mut line = format!("| `{}` ({})", threshold.id(), threshold.value());
         for value in varied(threshold, factor) {
-            let others = Others { thresholds: vec![format!("{}={value}", threshold.id())], ..Others::default() };
-            let answers = firsts(&others)?;
+            let ablation = Ablation { thresholds: vec![format!("{}={value}", threshold.id())], ..Ablation::default() };
+            let answers = answers_with(&ablation)?;
             let changed = answers.iter().filter(|(at, causes)| called(causes) != called(&usual[at])).count();
             line += &format!(" | {value} | {changed} | {}", judged(&answers));
         }
@@ -226,9 +224,9 @@ fn vary(args: &ReplayArgs, tailsight: &Path, runs: &[PathBuf], factor: f64) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked otherwise than by default.
+/// What a diagnosis does otherwise than by default, to see what that is worth.
 #[derive(Clone, Debug, Default)]
-pub struct Others {
+pub struct Ablation {
     /// Rules that are not asked.
     pub without_rules: Vec<String>,
     /// Values of thresholds, each as NAME=VALUE.
@@ -347,11 +345,11 @@ fn find_runs(dir: &Path, depth: usize, runs: &mut Vec<PathBuf>) -> anyhow::Resul
 ///
 /// # Errors
 /// If it cannot be run, or was killed.
-pub fn answer_of(tailsight: &Path, run: &Path, leg: &str, others: &Others) -> anyhow::Result<Value> {
+pub fn answer_of(tailsight: &Path, run: &Path, leg: &str, ablation: &Ablation) -> anyhow::Result<Value> {
     let output = Command::new(tailsight)
         .args(["diagnose", "--json", "--why", "--leg", leg])
-        .args(others.without_rules.iter().flat_map(|rule| ["--without-rule", rule]))
-        .args(others.thresholds.iter().flat_map(|threshold| ["--threshold", threshold]))
+        .args(ablation.without_rules.iter().flat_map(|rule| ["--without-rule", rule]))
+        .args(ablation.thresholds.iter().flat_map(|threshold| ["--threshold", threshold]))
         .arg(run)
         .stdin(Stdio::null())
         .output()
@@ -367,10 +365,8 @@ pub fn answer_of(tailsight: &Path, run: &Path, leg: &str, others: &Others) -> an
 
 /// Diagnoses a run again and compares.
 fn again(args: &ReplayArgs, tailsight: &Path, run: &Path, leg: &str) -> anyhow::Result<Answer> {
-    let others = Others { without_rules: args.without_rule.clone(), thresholds: args.threshold.clone() };
-    let mut now = answer_of(tailsight, run, leg, &others)?;
-    // Each is what was asked for.
-    now.as_object_mut().and_then(|fields| fields.remove("thresholds"));
+    let ablation = Ablation { without_rules: args.without_rule.clone(), thresholds: args.threshold.clone() };
+    let now = answer_of(tailsight, run, leg, &ablation)?;
     let name = run.strip_prefix(&args.dir).unwrap_or(run).to_string_lossy().into_owned();
     let file = args.dir.join("replay").join(format!("{}.{leg}.json", name.replace('/', "--")));
     let before: Option<Value> = match std::fs::read(&file) {
@@ -408,12 +404,13 @@ fn first_line(stderr: &[u8], run: &Path) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// Without what depends on where the run lies and who diagnoses: the path stands in commands, too.
+/// Without what depends on where the run lies, who diagnoses, and how: the path stands in commands, too.
 fn without_places(answer: Value) -> Value {
     match answer {
         Value::Object(mut fields) => {
             let run = fields.get("run").and_then(Value::as_str).map(str::to_owned);
             fields.remove("version");
+            fields.remove("thresholds");
             let answer = Value::Object(fields);
             match run {
                 Some(run) => replaced(answer, &run),

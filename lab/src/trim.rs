@@ -19,7 +19,7 @@ use tailsight_trace::samples::Samples;
 use tailsight_trace::{Event, Run, RunWriter};
 use tailsight_units::parse;
 
-use crate::replay::{Key, Others, answer_of};
+use crate::replay::{Ablation, Key, answer_of};
 use crate::run::{Named, causes};
 
 /// `lab trim`.
@@ -82,7 +82,7 @@ fn first_that_fits(
 ) -> anyhow::Result<Option<u64>> {
     let leg = key.leg();
     let first = |run: &Path| -> anyhow::Result<Option<Named>> {
-        Ok(causes(&answer_of(tailsight, run, leg, &Others::default())?).into_iter().next())
+        Ok(causes(&answer_of(tailsight, run, leg, &Ablation::default())?).into_iter().next())
     };
     let Some(whole) = first(path)? else { return Ok(None) };
     let mut run = Run::open(path)?;
@@ -93,7 +93,7 @@ fn first_that_fits(
         let from = run.meta.start_ns + span.saturating_sub(length) * attempt / TRIES.saturating_sub(1).max(1);
         let folder = to.join("run");
         write(&run, &cpus, (from, from + length), &folder)?;
-        let answer = answer_of(tailsight, &folder, leg, &Others::default())?;
+        let answer = answer_of(tailsight, &folder, leg, &Ablation::default())?;
         let named = causes(&answer);
         let right = key.judge(&named);
         // A name may have that of another program in it, which is replaced: then the key says whether it is the same.
