@@ -229,7 +229,7 @@ fn is_in_target(cause: &Cause) -> bool {
 fn is_sleep(cause: &Cause) -> bool {
     use Category as C;
     let waits = matches!(cause.category, C::LockWait | C::PoolWait | C::BackendWait | C::DiskWait);
-    waits || matches!(cause.subject, Some(Subject::WaitIn { .. } | Subject::PutAside { .. } | Subject::WaitFor { .. }))
+    waits || cause.subject.as_ref().is_some_and(Subject::is_own_wait)
 }
 
 /// That one of two compared runs has no samples, so that causes are not divided by functions.

@@ -199,10 +199,8 @@ pub fn shown_beside(causes: &[Cause]) -> Option<String> {
 
 /// Whether a cause is work of the message itself. A runtime's own work is not: a collector runs on other threads.
 fn is_own_work(cause: &Cause) -> bool {
-    let others = matches!(
-        cause.subject,
-        Some(Subject::OtherThread { .. } | Subject::WaitIn { .. } | Subject::PutAside { .. } | Subject::WaitFor { .. })
-    );
+    let is_others = |subject: &Subject| matches!(subject, Subject::OtherThread { .. }) || subject.is_own_wait();
+    let others = cause.subject.as_ref().is_some_and(is_others);
     cause.category == Category::AppProcessing && !others
 }
 

@@ -54,13 +54,8 @@ fn is_part_of(from: &Cause, to: &Cause, larger: bool) -> bool {
         Some(Subject::OtherThread { .. }) => to.category == Category::AppProcessing && larger,
         // Whose messages they were is known of these.
         Some(Subject::OtherThreads { .. }) => to.category == Category::HolBlocking,
-        Some(
-            Subject::WaitIn { .. }
-            | Subject::PutAside { .. }
-            | Subject::WaitFor { .. }
-            | Subject::Class { .. }
-            | Subject::SystemCall { .. },
-        ) => false,
+        Some(Subject::Class { .. } | Subject::SystemCall { .. }) => false,
+        Some(subject) if subject.is_own_wait() => false,
         _ => to.category == Category::AppProcessing,
     };
     same_function && from_other && to_fits

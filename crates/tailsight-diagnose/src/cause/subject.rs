@@ -106,6 +106,11 @@ pub enum Subject {
 }
 
 impl Subject {
+    /// Whether it is a wait of the application's own: the sleep is told, and not what somebody else did.
+    pub fn is_own_wait(&self) -> bool {
+        matches!(self, Subject::WaitIn { .. } | Subject::PutAside { .. } | Subject::WaitFor { .. })
+    }
+
     /// What the category table calls it.
     pub fn named(name: impl Into<String>) -> Subject {
         Subject::Named { name: name.into() }
