@@ -104,9 +104,11 @@ pub fn be_on_time(plan: &Plan, machine: &Machine) -> String {
             .to_owned()
     };
     let is_crowded = machine.others.is_some_and(|others| others >= BUSY);
-    let first =
-        if is_crowded && !plan.real_time { "let the client run before other programs (--realtime); else " } else { "" };
-    first.to_owned() + &own + &neighbours(machine)
+    let before = match is_crowded && !plan.real_time {
+        true => ". Or let the client run before other programs of its host (--realtime)",
+        false => "",
+    };
+    own + before + &neighbours(machine)
 }
 
 /// Who else is in the way; nothing where nobody is.
@@ -148,6 +150,10 @@ mod tests {
         assert!(crowded.contains("share this host's 2 cores") && crowded.contains("another machine"), "{crowded}");
         assert!(!crowded.contains("--wait spin") && !crowded.contains("threads"), "{crowded}");
         assert!(words(advice, &plan(), &machine(1, true)).contains("only core"));
+        let busy = Machine { others: Some(0.5), ..machine(2, true) };
+        assert!(words(advice, &plan(), &busy).contains("(--realtime)") && !crowded.contains("(--realtime)"));
+        let real_time = tailsight_load::Plan { real_time: true, ..plan() };
+        assert!(!words(advice, &real_time, &busy).contains("(--realtime)"), "it does");
         for roomy in [machine(8, true), machine(2, false)] {
             assert!(words(advice, &plan(), &roomy).contains("--wait spin"), "{roomy:?}");
         }
