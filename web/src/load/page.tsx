@@ -140,6 +140,9 @@ function decided(o: Met): string {
   return name + (o.met ? " is met" : " is missed") + why + confidence + ".";
 }
 
+/** Its interval has in it how the level moved. */
+const isWandering = (p: Known) => p.how.method === "self-normalised";
+
 /** What a reader should know besides the number. */
 function notes({ report }: Result): string[] {
   const verdict = report.verdict,
@@ -178,12 +181,10 @@ function notes({ report }: Result): string[] {
           " is between " +
           between(percentile, " and ") +
           level(percentile) +
-          (percentile.how.method === "self-normalised"
-            ? ": its level moved, or the run is short for such long correlation, and this is known as well as by " +
-              count(percentile.how.effective_n ?? 0) +
-              " independent samples."
-            : ", which is wider than asked."),
+          (isWandering(percentile) ? "." : ", which is wider than asked."),
       );
+    if ((verdict.bounds ?? []).some(isWandering))
+      out.push("The level moved, or the run is short for such long correlation: by how much, these intervals hold.");
     if (verdict.no_bounds_because)
       out.push(
         "No bounds of " +
