@@ -2,14 +2,11 @@
 //!
 //! In: [`Lifetimes`]. Out: the counts of the JSON, and [`Error::WrongProtocol`].
 
-use tailsight_lifetime::{Leg, Lifetimes};
+use tailsight_lifetime::{Leg, Lifetimes, Threshold};
 
 use crate::cohorts::legs::is_substantial;
 use crate::model::Multiplexed;
 use crate::{Diagnosis, Error};
-
-/// So many segments without a request of the protocol that was asked for are no accident (a health check, the rest of a connection).
-const ENOUGH_SEGMENTS: u64 = 10;
 
 /// Messages on connections that requests may share; `None` when there were none.
 pub fn summary(lifetimes: &Lifetimes) -> Option<Multiplexed> {
@@ -43,7 +40,11 @@ pub fn knows_only_receiving(diagnosis: &Diagnosis) -> bool {
 /// # Errors
 /// [`Error::WrongProtocol`] if none were.
 pub fn check_protocol(lifetimes: &Lifetimes) -> Result<(), Error> {
-    let Some(framing) = lifetimes.framing.as_ref().filter(|f| f.framed == 0 && f.lost >= ENOUGH_SEGMENTS) else {
+    let Some(framing) = lifetimes
+        .framing
+        .as_ref()
+        .filter(|f| f.framed == 0 && f.lost >= Threshold::SegmentsWithoutRequest.count() as u64)
+    else {
         return Ok(());
     };
     let counts = &lifetimes.multiplexed;

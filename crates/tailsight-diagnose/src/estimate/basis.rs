@@ -3,14 +3,12 @@
 //! In: all complete messages by latency. Out: a [`Basis`]: a sample of all of them, and of each class those that say what is usual for it.
 //! A run may have hundreds of thousands of messages, and an estimate needs thousands; the others need not be divided for it.
 
-use tailsight_lifetime::{Lifetimes, Message};
+use tailsight_lifetime::{Lifetimes, Message, Threshold};
 use tailsight_stats::random::mix;
 
 use crate::Options;
 use crate::cohorts::even_part;
 
-/// Fewest messages of a class that say what is usual for it.
-const FEWEST_IN_CLASS: usize = 40;
 /// Most messages of a class's middle that are looked at.
 const MOST_IN_MIDDLE: usize = 400;
 
@@ -93,7 +91,7 @@ fn usual(messages: &[Message], ranked: &[(u64, u32)]) -> [Usual; KEYS.len()] {
             }
             members[class].push(id);
         }
-        let large_classes = (0..).zip(&members).filter(|(_, ids)| ids.len() >= FEWEST_IN_CLASS);
+        let large_classes = (0..).zip(&members).filter(|(_, ids)| ids.len() >= Threshold::MessagesOfClass.count());
         Usual { classes: large_classes.map(|(class, ids)| (class, middle(ids))).collect() }
     })
 }

@@ -8,15 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use tailsight_lifetime::Message;
+use tailsight_lifetime::{Message, Threshold};
 
 use super::basis::{KEYS, Key, Usual};
 use super::{OwnTime, ROLE, mean};
 use crate::cause::{Category, Subject};
 use crate::rows::profile::{Derived, Profile};
-
-/// A class differs when its mean is so many standard errors off: with hundreds of classes two would not do.
-const ERRORS: f64 = 4.0;
 
 struct ClassEffect {
     what: &'static str,
@@ -76,7 +73,7 @@ fn difference(
     for &(class, ref middle) in &classes.classes {
         let (its, error) = stats(own_time, middle);
         let by = its - usual.0;
-        let noise = ERRORS * (error * error + usual.1 * usual.1).sqrt();
+        let noise = Threshold::ClassDiffers.times() * (error * error + usual.1 * usual.1).sqrt();
         if by.abs() > noise && by.abs() > options.granularity_ns as f64 {
             beyond.insert(class, by.round() as i64);
         }

@@ -10,7 +10,7 @@
 //! The focus holds the slowest messages, so its events cost more than the slope. The own time of a message beyond that of messages with
 //! as many events moves, too, by the attributable fraction: how much more often such messages exceed their median by so much than
 //! messages without events do. Noise that both have stays ([`Excess`]). More than half of what the slope says is not the events' doing
-//! ([`DEARER`]): then something else is slow in messages that happen to have events, and its time stays own work.
+//! ([`Threshold::DearerEvents`]): then something else is slow in messages that happen to have events, and its time stays own work.
 //!
 //! A longer request has more interrupts and migrations just because it is longer. If that were all, the slope would be the variance of
 //! own time over its mean, as in messages without events, and the focus would meet them as often in its own time as others do. Unless the
@@ -18,12 +18,12 @@
 //! count that had more events than the run's rate makes plausible. A request that works more and has more page faults for other reasons is
 //! still counted here: therefore the row says `inferred`.
 //!
-//! An interval that is too wide to say what one costs ([`WIDEST`]), or that reaches beyond what one can cost, is no estimate.
+//! An interval that is too wide to say what one costs ([`Threshold::CostInterval`]), or that reaches beyond what one can cost, is no estimate.
 
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
-use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner};
+use tailsight_lifetime::{Context, Frame, Leg, Lifetimes, Owner, Threshold};
 
 use tailsight_stats::random::mix;
 
@@ -40,20 +40,6 @@ const PAIRS: usize = 2_000;
 const ROUNDS: usize = 200;
 /// Rounds before it is looked whether the others are needed.
 const AT_ONCE: usize = 20;
-/// What a migration can cost a thread: all of a core's caches are filled anew.
-const MIGRATION_NS: f64 = 1_000_000.0;
-/// What an interrupt can cost around its handler: a few exits to the hypervisor.
-const INTERRUPT_NS: f64 = 200_000.0;
-/// What a page fault can cost: to clear a huge page of 2 MiB, at 4 GB/s.
-const FAULT_NS: f64 = 500_000.0;
-/// How many times its lower end the upper end of a cost's interval may be. Page faults, interrupts and migrations of the lab that are 1 % of a
-/// difference have 1.01 to 1.23; what a long computation met by chance had 3 to 270.
-const WIDEST: f64 = 2.0;
-/// By which part of the slope's cost the events of the focus may cost more than that. With the lab's page faults, interrupts and migrations it
-/// is 0.31 at most; where a fork or a compiler was slow, in messages with some events, it was 0.6 to 980.
-const DEARER: f64 = 0.5;
-/// Fewest messages with another number of faults than most have.
-const FEWEST_MESSAGES: usize = 20;
 
 /// Events that messages have a number of.
 pub struct Counter {
@@ -77,7 +63,7 @@ impl Counter {
         Counter {
             counts: lifetimes.faults.clone(),
             unusual: None,
-            most_ns: FAULT_NS,
+            most_ns: Threshold::FaultCost.ns() as f64,
             category: Category::Paging,
             subject: Subject::PageFaults,
             path: "own/page-fault (inferred)",
@@ -99,7 +85,7 @@ impl Counter {
             Counter {
                 counts: migrations.0,
                 unusual: Some(migrations.1),
-                most_ns: MIGRATION_NS,
+                most_ns: Threshold::MigrationCost.ns() as f64,
                 category: Category::OsThreads,
                 subject: Subject::AfterMigration,
                 path: "own/after-migration (inferred)",
@@ -107,7 +93,7 @@ impl Counter {
             Counter {
                 counts: interrupts.0,
                 unusual: Some(interrupts.1),
-                most_ns: INTERRUPT_NS,
+                most_ns: Threshold::InterruptCost.ns() as f64,
                 category: Category::Interrupts,
                 subject: Subject::AroundInterrupts,
                 path: "own/around-interrupts (inferred)",
@@ -277,7 +263,10 @@ impl Excess {
     /// fraction 1 − P(that much | few) / P(that much | many).
     fn of_events(&self, rest_ns: f64) -> f64 {
         let excess = rest_ns - self.usual_ns;
-        if excess <= 0.0 || self.many.messages < FEWEST_MESSAGES || self.few.messages < FEWEST_MESSAGES {
+        if excess <= 0.0
+            || self.many.messages < Threshold::CountedMessages.count()
+            || self.few.messages < Threshold::CountedMessages.count()
+        {
             return 0.0;
         }
         // A message more than were seen in the group without events: never seen is not never.
@@ -300,7 +289,7 @@ pub struct Cost {
     pub excess: Excess,
     /// The part of the slope's cost that is moved: 1, or less where that would be more than the deviation.
     pub part: f64,
-    /// The part of the excess that is moved: less than 1 where that would be more than the deviation, or than [`DEARER`] of the slope's cost.
+    /// The part of the excess that is moved: less than 1 where that would be more than the deviation, or than [`Threshold::DearerEvents`] of the slope's cost.
     pub part_of_excess: f64,
     /// How many more of them a message of the focus has than one of the reference, mean.
     pub more: f64,
@@ -374,7 +363,7 @@ pub(super) fn cost(own_time: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost
     // What is limited already has no room for more.
     if cost.part == 1.0 && !own_time.premises.chosen_by_work {
         cost.part_of_excess = 1.0;
-        let most = own_time.deviation.min(cost.by_number_ns * (1.0 + DEARER));
+        let most = own_time.deviation.min(cost.by_number_ns * (1.0 + Threshold::DearerEvents.share()));
         let by_number_ns = cost.by_number_ns;
         let beyond = |cost: &Cost| moved(cost) - by_number_ns;
         cost = within(cost, most - by_number_ns, |cost, part| cost.part_of_excess *= part, &beyond);
@@ -386,7 +375,7 @@ pub(super) fn cost(own_time: &OwnTime<'_>, counter: &mut Counter) -> Option<Cost
 
 /// Whether a slope with its interval says what one event costs, of which one can cost `most_ns`.
 fn says_what_one_costs(slope_ns: f64, [low_ns, high_ns]: [f64; 2], most_ns: f64) -> bool {
-    slope_ns.max(high_ns) <= most_ns && high_ns <= WIDEST * low_ns
+    slope_ns.max(high_ns) <= most_ns && high_ns <= Threshold::CostInterval.times() * low_ns
 }
 
 /// The cost with so small a part of it that it moves at most `most` ns.
@@ -454,7 +443,7 @@ fn sample(counter: &Counter, ids: &mut dyn Iterator<Item = u32>) -> Vec<u32> {
     let messages = by_count.values().map(Vec::len).sum::<usize>();
     let room = (SAMPLE / by_count.len().max(1)).max(8);
     let most = by_count.values().map(Vec::len).max().unwrap_or(0);
-    if by_count.len() < 2 || messages - most < FEWEST_MESSAGES {
+    if by_count.len() < 2 || messages - most < Threshold::CountedMessages.count() {
         return vec![];
     }
     by_count
@@ -572,12 +561,12 @@ mod tests {
     /// page fault cost 724 us, and only samples forbade it.
     #[test]
     fn an_interval_that_says_nothing_is_no_estimate() {
-        assert!(!says_what_one_costs(82_402.0, [31_362.0, 8_452_725.0], INTERRUPT_NS));
-        assert!(!says_what_one_costs(82_402.0, [31_362.0, 150_000.0], INTERRUPT_NS));
-        assert!(!says_what_one_costs(723_868.0, [590_616.0, 914_858.0], FAULT_NS));
+        assert!(!says_what_one_costs(82_402.0, [31_362.0, 8_452_725.0], Threshold::InterruptCost.ns() as f64));
+        assert!(!says_what_one_costs(82_402.0, [31_362.0, 150_000.0], Threshold::InterruptCost.ns() as f64));
+        assert!(!says_what_one_costs(723_868.0, [590_616.0, 914_858.0], Threshold::FaultCost.ns() as f64));
         // The widest one of the lab's page faults, and of its interrupts.
-        assert!(says_what_one_costs(1_264.0, [1_222.0, 1_304.0], FAULT_NS));
-        assert!(says_what_one_costs(9_751.0, [9_284.0, 10_587.0], INTERRUPT_NS));
+        assert!(says_what_one_costs(1_264.0, [1_222.0, 1_304.0], Threshold::FaultCost.ns() as f64));
+        assert!(says_what_one_costs(9_751.0, [9_284.0, 10_587.0], Threshold::InterruptCost.ns() as f64));
     }
 
     #[test]
@@ -594,23 +583,23 @@ mod tests {
         let (best, _) = slope(&points, 1).unwrap();
         let by_length = by_length(&points).unwrap();
         assert!(best < 2.0 * by_length, "{best} {by_length}");
-        assert!(is_of_length((best, best), INTERRUPT_NS, || Some(by_length)));
+        assert!(is_of_length((best, best), Threshold::InterruptCost.ns() as f64, || Some(by_length)));
         // Sixteen milliseconds instead of 2 ms: none is without an event, and nothing tells the slope of length. An interrupt that costs
         // a millisecond and a half was the first cause of a slow function.
         let long: Vec<(f64, f64)> =
             points.iter().map(|&(n, ns)| if ns > 1e6 { (n + 8.0, 16e6) } else { (n, ns) }).collect();
         let (best, of_others) = (slope(&long, 1).unwrap().0, super::by_length(&long));
         assert!(best > 2.0 * of_others.unwrap(), "{best} {of_others:?}");
-        assert!(is_of_length((best, best), INTERRUPT_NS, || of_others));
+        assert!(is_of_length((best, best), Threshold::InterruptCost.ns() as f64, || of_others));
         // 10 us each, on requests that take 250 us.
         let caused: Vec<(f64, f64)> = (0..20_000)
             .map(|_| (rng.below(4) as f64, rng.below(20_000) as f64))
             .map(|(count, noise)| (count, 250_000.0 + 10_000.0 * count + noise))
             .collect();
         let (best, [_, high]) = slope(&caused, 1).unwrap();
-        assert!(!is_of_length((best, high), INTERRUPT_NS, || super::by_length(&caused)));
+        assert!(!is_of_length((best, high), Threshold::InterruptCost.ns() as f64, || super::by_length(&caused)));
         // The same, where the interval does not tell it from 8.45 ms.
-        assert!(is_of_length((best, 8_450_000.0), INTERRUPT_NS, || super::by_length(&caused)));
+        assert!(is_of_length((best, 8_450_000.0), Threshold::InterruptCost.ns() as f64, || super::by_length(&caused)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use tailsight_lifetime::Threshold;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,14 +155,10 @@ pub struct Fit {
     pub worker: BTreeMap<u32, u32>,
 }
 
-/// Below this utilisation the cost of a message in a run is not its service time: it holds wake-ups, and work after the reply, which a busy
-/// server shares among many messages.
-const LEAST_UTILISATION: f64 = 0.2;
-
 impl Fit {
     /// Whether the service time is that of a server that is busy: it was given or calibrated, or the run has load enough.
     pub fn tells_service_time(&self) -> bool {
-        self.service_from != "run" || self.utilisation >= LEAST_UTILISATION
+        self.service_from != "run" || self.utilisation >= Threshold::BusyEnough.share()
     }
 
     /// The worker that a thread is.

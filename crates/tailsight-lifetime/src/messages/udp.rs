@@ -9,7 +9,7 @@ use tailsight_trace::{Event, FlowKey, fields};
 
 use super::{Extra, RecvCall, Traffic};
 use crate::messages::nic::Stamp;
-use crate::model::{Incomplete, Message, flags};
+use crate::model::{Incomplete, Message, Threshold, flags};
 
 /// A datagram before protocol processing.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,6 @@ pub struct Datagrams {
     pub received: u32,
 }
 
-/// A datagram that has no hand-off after this long has none.
-const HANDOFF_WITHIN_NS: u64 = 10_000_000;
 /// A datagram that was passed over by more receive calls than this was itself received unseen.
 const PASSED_LIMIT: u8 = 64;
 /// More datagrams without a hand-off than this are not remembered, a flow or a port.
@@ -110,7 +108,7 @@ impl Datagrams {
         let first = self.first_sight(key, bytes, ifindex);
         let arriving = self.arriving.entry(key.local_port()).or_default();
         while arriving.len() >= LIMIT
-            || arriving.front().is_some_and(|d| event.ts.saturating_sub(d.stack_ns) > HANDOFF_WITHIN_NS)
+            || arriving.front().is_some_and(|d| event.ts.saturating_sub(d.stack_ns) > Threshold::DatagramHandoff.ns())
         {
             if arriving.pop_front().is_some_and(|d| !d.taken) {
                 traffic.lose(Incomplete::Dropped, 1);

@@ -1,7 +1,8 @@
 //! The thresholds of what is inferred: from how much on something counts, and why.
 //!
-//! In: nothing; `lab replay --threshold` puts another value in the place of one, to see what it is worth. Out: a number of its unit. Every number
-//! of this crate and of tailsight-diagnose that decides which answer is given is here. What only bounds work or memory stays where it is used.
+//! In: nothing; `lab replay --threshold` puts another value in the place of one, to see what it is worth. Out: a number of its unit. The numbers
+//! of this crate and of tailsight-diagnose that decide which answer is given are here, and a test finds others. Where they are used stays what
+//! only bounds work or memory, what is known of clocks (messages/nic.rs), and how many messages a verdict needs (`MIN_MESSAGES`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -158,6 +159,28 @@ thresholds! {
         "a function is the same as what it calls if that has such a part of its time";
     MeanwhilePart = "meanwhile-part", 0.05 Share,
         "what another task did meanwhile is said from such a part of a cause on";
+    MigrationCost = "migration-cost", 1_000_000 Ns,
+        "a migration costs a thread at most so much: all of a core's caches are filled anew";
+    InterruptCost = "interrupt-cost", 200_000 Ns,
+        "an interrupt costs at most so much around its handler: a few exits to the hypervisor";
+    FaultCost = "fault-cost", 500_000 Ns,
+        "a page fault costs at most so much: a huge page of 2 MiB is cleared at 4 GB/s";
+    CostInterval = "cost-interval", 2 Times,
+        "the upper end of what an event costs is at most so many times the lower one: page faults, interrupts and migrations of the lab that are 1 % of a difference have 1.01 to 1.23, and what a long computation met by chance had 3 to 270";
+    DearerEvents = "dearer-events", 0.5 Share,
+        "the focus's events cost by such a part more than others at most: with the lab's page faults, interrupts and migrations it is 0.31 at most, and where a fork or a compiler was slow, in messages with some events, it was 0.6 to 980";
+    CountedMessages = "counted-messages", 20 Count,
+        "what events cost is told where so many messages have another number of them than most";
+    MessagesOfClass = "messages-of-class", 40 Count,
+        "so many messages of a class say what is usual for it";
+    ClassDiffers = "class-differs", 4 Times,
+        "a class differs when its mean is so many standard errors off: with hundreds of classes two would not do";
+    SegmentsWithoutRequest = "segments-without-request", 10 Count,
+        "so many segments without a request of the protocol that was asked for are no accident (a health check, the rest of a connection)";
+    BusyEnough = "busy-enough", 0.2 Share,
+        "below such a utilisation the cost of a message in a run is not its service time: it holds wake-ups, and work after the reply, which a busy server shares among many messages";
+    DatagramHandoff = "datagram-handoff", 10_000_000 Ns,
+        "a datagram that has no hand-off after so long has none";
 }
 
 impl Threshold {
@@ -178,28 +201,33 @@ impl Threshold {
         VALUES[self as usize].store(value.to_bits(), Ordering::Relaxed);
     }
 
+    fn of(self, unit: ThresholdUnit) -> f64 {
+        debug_assert_eq!(self.unit(), unit, "{}", self.id());
+        self.value()
+    }
+
     /// Of one of [`ThresholdUnit::Ns`]: nanoseconds.
     #[must_use]
     pub fn ns(self) -> u64 {
-        self.value() as u64
+        self.of(ThresholdUnit::Ns) as u64
     }
 
     /// Of one of [`ThresholdUnit::Count`]: how many.
     #[must_use]
     pub fn count(self) -> usize {
-        self.value() as usize
+        self.of(ThresholdUnit::Count) as usize
     }
 
     /// Of one of [`ThresholdUnit::Share`]: a part of one.
     #[must_use]
     pub fn share(self) -> f64 {
-        self.value()
+        self.of(ThresholdUnit::Share)
     }
 
     /// Of one of [`ThresholdUnit::Times`]: a ratio.
     #[must_use]
     pub fn times(self) -> f64 {
-        self.value()
+        self.of(ThresholdUnit::Times)
     }
 }
 

@@ -139,7 +139,7 @@ fn the_manual_lists_the_thresholds_as_they_are() {
     let mut page = String::from(
         "<!-- Made from crates/tailsight-lifetime/src/model/threshold.rs; a test holds both against each other. -->\n\n\
          # Thresholds: from how much on something counts\n\n\
-         Every number that decides which answer a diagnosis gives. `tailsight diagnose RUN --why --json` prints them, `--threshold NAME=VALUE` says\n\
+         The numbers that decide which answer a diagnosis gives. `tailsight diagnose RUN --why --json` prints them, `--threshold NAME=VALUE` says\n\
          what the answer is with another one, and `lab replay DIR --threshold NAME=VALUE` what that changes in a folder of recordings. `lab replay DIR\n\
          --vary 2` does so with each of them, doubled and halved ([what it found](../evidence/2026-11-30-thresholds.md)).\n\n\
          | threshold | value | why |\n|---|---|---|\n",
@@ -163,4 +163,47 @@ fn the_manual_lists_the_thresholds_as_they_are() {
         written == page,
         "docs/thresholds.md is not what the code says: WRITE_PAGE=1 cargo test -p tailsight-lifetime rules"
     );
+}
+
+/// A number that decides is in the list, where it has a reason, is printed and can be varied.
+#[test]
+fn no_threshold_is_outside_of_the_list() {
+    // What is known of clocks, what is forgotten after so long, and what only makes things faster.
+    const NOT_THRESHOLDS: [&str; 11] = [
+        "UNKNOWN_SPEED",
+        "WANDER",
+        "STEP_SPEED",
+        "STEP_NS",
+        "FARTHEST_NS",
+        "NEARLY_ALL",
+        "AROUND_NS",
+        "LONG_NS",
+        "EARLY_WITHIN_NS",
+        "NEVER_READ_NS",
+        "LONGEST_NS",
+    ];
+    let mut folders = vec![crate_folder().join("src"), crate_folder().join("../tailsight-diagnose/src")];
+    let (mut files, mut outside, mut excepted) = (0, vec![], std::collections::BTreeSet::new());
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            files += 1;
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+            let constants = code.lines().filter_map(|line| line.trim_start().split_once("const ")?.1.split_once(": "));
+            let deciding = constants.filter(|(name, value)| value.starts_with("f64 =") || name.ends_with("_NS"));
+            for (name, _) in deciding {
+                match NOT_THRESHOLDS.iter().find(|other| **other == name) {
+                    Some(other) => drop(excepted.insert(*other)),
+                    None => outside.push(format!("{}: {name}", path.display())),
+                }
+            }
+        }
+    }
+    assert!(files > 100, "{files} files");
+    assert_eq!(excepted.len(), NOT_THRESHOLDS.len(), "an exception that is not needed: {excepted:?}");
+    assert!(outside.is_empty(), "numbers that decide belong into model/threshold.rs: {outside:#?}");
 }
