@@ -184,7 +184,7 @@ function notes({ report }: Result): string[] {
           (isWandering(percentile) ? "." : ", which is wider than asked."),
       );
     if ((verdict.bounds ?? []).some(isWandering))
-      out.push("The level moved, or the run is short for such long correlation: by how much, these intervals hold.");
+      out.push("The level moved, or the run is short for such long correlation: the intervals include that.");
     if (verdict.no_bounds_because)
       out.push(
         "No bounds of " +
@@ -340,12 +340,15 @@ function Latency({ result, suffix }: { result: Result; suffix: string }) {
     const late_ns = late.percentiles?.[k] ?? (late as unknown as Record<string, number | null | undefined>)[k];
     return late_ns === null || late_ns === undefined ? "" : duration(late_ns);
   };
+  const hasPercentiles = [report.response_ns, report.service_ns].some((of) =>
+    Object.values(of.percentiles).some((estimate) => estimate !== null),
+  );
   return (
     <Section
       id="latency"
       title={"Latency" + suffix}
       lede={
-        report.verdict.verdict === "number" || result.has_samples
+        report.verdict.verdict === "number" || result.has_samples || hasPercentiles
           ? "With 95 % intervals. N/A: the sample cannot support it."
           : "The run supports no percentiles."
       }

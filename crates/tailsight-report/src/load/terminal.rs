@@ -210,7 +210,7 @@ fn known(out: &mut Text, r: &Report, indent: &str) {
         }
     }
     if bounds.iter().any(is_wandering) {
-        let text = "the level moved, or the run is short for such long correlation: by how much, these intervals hold";
+        let text = "the level moved, or the run is short for such long correlation: the intervals include that";
         out.wrapped(&format!("{indent}  {text}"), "");
     }
     if let Some(why) = no_bounds_because {
