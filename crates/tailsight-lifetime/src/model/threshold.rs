@@ -160,7 +160,7 @@ thresholds! {
     MeanwhilePart = "meanwhile-part", 0.05 Share,
         "what another task did meanwhile is said from such a part of a cause on";
     MigrationCost = "migration-cost", 1_000_000 Ns,
-        "a migration costs a thread at most so much: all of a core's caches are filled anew";
+        "a migration costs a thread at most so much: all of a core's caches have to be filled again";
     InterruptCost = "interrupt-cost", 200_000 Ns,
         "an interrupt costs at most so much around its handler: a few exits to the hypervisor";
     FaultCost = "fault-cost", 500_000 Ns,
