@@ -197,10 +197,12 @@ fn of_two_servers_in_turn_the_slower_one_is_named() {
     assert_eq!(comparison["verdict"], "worse", "{comparison:#}");
     assert_eq!(output.status.code(), Some(4), "{}", shown(&output));
     assert!(comparison["ratio"].as_f64().expect("a ratio") > 2.0, "{comparison:#}");
+    // One that the machine disturbed is repeated, and listed with the reason.
     let rounds = comparison["rounds"].as_array().expect("rounds");
-    assert_eq!(rounds.len(), 8, "{comparison:#}");
+    let compared = rounds.iter().filter(|round| round["target_ns"].is_f64() && round["other_ns"].is_f64()).count();
+    assert_eq!(compared, 8, "{comparison:#}");
     let first = rounds.iter().filter(|round| round["target_first"] == true).count();
-    assert!((1..8).contains(&first), "the order is drawn for each round: {comparison:#}");
+    assert!((1..rounds.len()).contains(&first), "the order is drawn for each round: {comparison:#}");
 }
 
 /// N/A or a number: both have a schema, and a measurement this short is the one or the other.
