@@ -43,6 +43,11 @@ pub struct Asyncio {
     tasks: u64,
     kinds: FxHashMap<u64, Kind>,
     functions: Functions,
+    /// The words of each task that waited when it was last looked at. One that waits for the same since is worth a walk: most waits are over
+    /// before the next look, and a handler may be fifteen functions deep, each a call of the kernel away.
+    waited: FxHashMap<u64, Head>,
+    /// Of those that were walked: their words, and the way. Whether it is what it was is one call for all of them.
+    walks: FxHashMap<u64, (Head, Walk)>,
 }
 
 /// A task.
@@ -79,11 +84,14 @@ struct Head {
 }
 
 /// A way from a task to what it waits for.
+#[derive(Debug)]
 struct Walk {
     /// The task that it is in.
     head: Head,
     /// Outermost first.
     places: Vec<Place>,
+    /// What was read on it, and where: as long as that is the same, so is the way.
+    read: Vec<(u64, Vec<u8>)>,
 }
 
 impl Asyncio {
@@ -101,7 +109,9 @@ impl Asyncio {
         };
         is(tasks, "set")?;
         is(running, "dict")?;
-        Some(Asyncio { layout, running, tasks, kinds: FxHashMap::default(), functions: Functions::new(layout) })
+        let functions = Functions::new(layout);
+        let (kinds, waited, walks) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Some(Asyncio { layout, running, tasks, kinds, functions, waited, walks })
     }
 
     /// Where the programs find which task runs.
@@ -109,7 +119,7 @@ impl Asyncio {
         self.running
     }
 
-    /// What all tasks are at. None where they cannot be read.
+    /// What all tasks are at, but for those that did not wait for the same at the last look. None where they cannot be read.
     pub fn look(&mut self, memory: &impl Memory) -> Option<Snapshot> {
         let mut snapshot = Snapshot::default();
         let mut references = members(memory, self.tasks)?;
@@ -134,6 +144,8 @@ impl Asyncio {
                 waiting.push((address, head));
             }
         }
+        let waited = std::mem::replace(&mut self.waited, waiting.iter().copied().collect());
+        waiting.retain(|(address, head)| waited.get(address) == Some(head));
         let places = self.places(memory, &waiting);
         let addresses: Vec<u64> = waiting.iter().map(|&(address, _)| address).collect();
         let afterwards = self.heads(memory, &addresses);
@@ -150,16 +162,18 @@ impl Asyncio {
 
     /// The words of tasks; none of what is no task.
     fn heads(&mut self, memory: &impl Memory, addresses: &[u64]) -> Vec<Option<Head>> {
-        let layout = self.layout;
-        let places: Vec<(u64, usize)> = addresses.iter().map(|&at| (at, layout.task_bytes())).collect();
+        let places: Vec<(u64, usize)> = addresses.iter().map(|&at| (at, self.layout.task_bytes())).collect();
         let read = memory.read_each(&places);
-        let mut head = |bytes: &[u8]| {
-            let is_task = self.kind(memory, type_of(bytes)?) == Kind::Task;
-            let state = half(bytes, layout.task_state)?;
-            let (waits_for, coroutine) = (word(bytes, layout.waits_for)?, word(bytes, layout.coroutine)?);
-            is_task.then_some(Head { state, waits_for, coroutine })
-        };
-        read.into_iter().map(|bytes| bytes.as_deref().and_then(&mut head)).collect()
+        read.into_iter().map(|bytes| self.head(memory, &bytes?)).collect()
+    }
+
+    /// A task's own words in its bytes; none of what is no task.
+    fn head(&mut self, memory: &impl Memory, bytes: &[u8]) -> Option<Head> {
+        let layout = self.layout;
+        let is_task = self.kind(memory, type_of(bytes)?) == Kind::Task;
+        let state = half(bytes, layout.task_state)?;
+        let (waits_for, coroutine) = (word(bytes, layout.waits_for)?, word(bytes, layout.coroutine)?);
+        is_task.then_some(Head { state, waits_for, coroutine })
     }
 
     /// What tasks wait for: what kind it is, and its state where it is a future.
@@ -173,43 +187,83 @@ impl Asyncio {
         read.into_iter().map(kind_and_state).collect()
     }
 
-    /// Of tasks that wait, the places that wait for each other, outermost first. All tasks go a step at a time: reading takes a call a step.
+    /// Of tasks that wait, the places that wait for each other, outermost first.
     fn places(&mut self, memory: &impl Memory, tasks: &[(u64, Head)]) -> Vec<Vec<Place>> {
-        let mut walks: Vec<Walk> = tasks.iter().map(|&(_, head)| Walk { head, places: vec![] }).collect();
+        let mut remembered = self.unchanged(memory, tasks);
+        let new: Vec<(u64, Head)> =
+            tasks.iter().filter(|(address, _)| !remembered.contains_key(address)).copied().collect();
+        let walked = self.walk(memory, &new);
+        remembered.extend(new.iter().zip(walked).map(|(&(address, head), walk)| (address, (head, walk))));
+        self.walks = remembered;
+        let places = |address: &u64| self.walks.get(address).map_or(vec![], |(_, walk)| walk.places.clone());
+        tasks.iter().map(|(address, _)| places(address)).collect()
+    }
+
+    /// The ways from tasks that are as they were at the last look. All of them are read in one call.
+    fn unchanged(&mut self, memory: &impl Memory, tasks: &[(u64, Head)]) -> FxHashMap<u64, (Head, Walk)> {
+        let mut last = std::mem::take(&mut self.walks);
+        let of_same_head =
+            |&(address, head): &(u64, Head)| last.remove_entry(&address).filter(|(_, (was, _))| *was == head);
+        let candidates: Vec<(u64, (Head, Walk))> = tasks.iter().filter_map(of_same_head).collect();
+        let objects = candidates.iter().flat_map(|(_, (_, walk))| &walk.read);
+        let mut read = memory.read_each(&objects.map(|(at, bytes)| (*at, bytes.len())).collect::<Vec<_>>()).into_iter();
+        let mut is_same = |(_, (_, walk)): &(u64, (Head, Walk))| {
+            let now: Vec<Option<Vec<u8>>> = read.by_ref().take(walk.read.len()).collect();
+            walk.read.iter().zip(&now).all(|((_, before), now)| now.as_ref() == Some(before))
+        };
+        candidates.into_iter().filter(|candidate| is_same(candidate)).collect()
+    }
+
+    /// The ways from tasks to what they wait for. All tasks go a step at a time: reading takes a call a step.
+    fn walk(&mut self, memory: &impl Memory, tasks: &[(u64, Head)]) -> Vec<Walk> {
+        let begin = |&(_, head): &(u64, Head)| Walk { head, places: vec![], read: vec![] };
+        let mut walks: Vec<Walk> = tasks.iter().map(begin).collect();
         let mut next: Vec<(usize, u64)> = tasks.iter().enumerate().map(|(i, (_, head))| (i, head.coroutine)).collect();
         for _ in 0..MOST_FRAMES {
             let bytes = self.layout.coroutine_bytes();
             let read = memory.read_each(&next.iter().map(|&(_, at)| (at, bytes)).collect::<Vec<_>>());
             let step = |((i, at), bytes): ((usize, u64), Option<Vec<u8>>)| {
-                Some((i, self.step(memory, &mut walks[i], at, &bytes?)?))
+                Some((i, self.step(memory, &mut walks[i], at, bytes?)?))
             };
             next = next.into_iter().zip(read).filter_map(step).collect();
             if next.is_empty() {
                 break;
             }
         }
-        walks.into_iter().map(|walk| walk.places).collect()
+        walks
     }
 
     /// What an object on the way waits for: its address; none at the end.
-    fn step(&mut self, memory: &impl Memory, walk: &mut Walk, at: u64, bytes: &[u8]) -> Option<u64> {
-        match self.kind(memory, type_of(bytes)?) {
-            Kind::Coroutine => {
-                let suspended = self.layout.suspended(bytes, at)?;
+    fn step(&mut self, memory: &impl Memory, walk: &mut Walk, at: u64, bytes: Vec<u8>) -> Option<u64> {
+        let kind = self.kind(memory, type_of(&bytes)?);
+        let next = match kind {
+            Kind::Coroutine => self.layout.suspended(&bytes, at).and_then(|suspended| {
                 walk.places.push((suspended.code, suspended.instruction));
                 match suspended.awaits {
                     Some(awaits) => Some(awaits),
-                    None => memory.word(suspended.awaits_at),
+                    None => {
+                        let awaits = memory.read(suspended.awaits_at, 8)?;
+                        let address = word(&awaits, 0);
+                        walk.read.push((suspended.awaits_at, awaits));
+                        address
+                    }
                 }
-            }
-            Kind::Wrapper => word(bytes, WRAPPED),
+            }),
+            Kind::Wrapper => word(&bytes, WRAPPED),
             // The end: what the task waits for. Where that is another task, it waits where that one does.
             Kind::Task | Kind::Future | Kind::Other => {
-                let waited = self.heads(memory, &[walk.head.waits_for]).pop().flatten()?;
-                walk.head = waited;
-                (waited.state == 0).then_some(waited.coroutine)
+                let waits_for = walk.head.waits_for;
+                let words = memory.read(waits_for, self.layout.task_bytes());
+                let waited = words.as_deref().and_then(|words| self.head(memory, words));
+                walk.read.extend(words.map(|words| (waits_for, words)));
+                waited.and_then(|waited| {
+                    walk.head = waited;
+                    (waited.state == 0).then_some(waited.coroutine)
+                })
             }
-        }
+        };
+        walk.read.push((at, bytes));
+        next
     }
 
     /// The functions of places, innermost first.
@@ -386,6 +440,8 @@ mod tests {
     fn a_task_waits_where_the_functions_are_that_wait_for_each_other() {
         let Program { mut heap, runtime, tasks, future, .. } = program();
         let mut asyncio = Asyncio::find(&heap, runtime, &LAYOUTS[0]).unwrap();
+        let first = asyncio.look(&heap).unwrap();
+        assert_eq!(first.tasks.len(), 1, "the others may go on before the next look");
         let snapshot = asyncio.look(&heap).unwrap();
         assert_eq!((snapshot.torn, snapshot.left_out), (0, 0));
         let states: Vec<(u64, State)> = snapshot.tasks.iter().map(|task| (task.address, task.state)).collect();
@@ -404,6 +460,55 @@ mod tests {
         assert_eq!(first.state, State::Runnable);
     }
 
+    /// Counts the calls.
+    struct Counted<'a> {
+        heap: &'a Heap,
+        calls: std::cell::Cell<usize>,
+    }
+
+    impl Memory for Counted<'_> {
+        fn read_each(&self, places: &[(u64, usize)]) -> Vec<Option<Vec<u8>>> {
+            self.calls.set(self.calls.get() + 1);
+            self.heap.read_each(places)
+        }
+    }
+
+    /// A look at FastAPI's tasks, each fifteen functions deep, came every 30 ms: what is allowed was used up by walking the same ways again.
+    #[test]
+    fn what_is_as_it_was_is_not_walked_again_and_what_is_not_is() {
+        let Program { mut heap, runtime, tasks, .. } = program();
+        let mut asyncio = Asyncio::find(&heap, runtime, &LAYOUTS[0]).unwrap();
+        let look = |asyncio: &mut Asyncio, heap: &Heap| {
+            let memory = Counted { heap, calls: 0.into() };
+            (asyncio.look(&memory).unwrap(), memory.calls.get())
+        };
+        asyncio.look(&heap).unwrap();
+        let (first, calls) = look(&mut asyncio, &heap);
+        let (second, fewer) = look(&mut asyncio, &heap);
+        assert_eq!(second, first);
+        assert!(fewer + 4 <= calls, "{calls} calls of the kernel at first, {fewer} then");
+        // The innermost function of both that wait goes on to another line, at the same address and for the same future.
+        let place_of = |snapshot: &Snapshot, task: u64| {
+            snapshot.tasks.iter().find(|of_snapshot| of_snapshot.address == task).unwrap().places.clone()
+        };
+        let innermost = *heap
+            .objects
+            .iter()
+            .find(|(_, object)| word(object, 80 + 56) == Some(place_of(&first, tasks[0])[1].1))
+            .unwrap()
+            .0;
+        let elsewhere = place_of(&first, tasks[0])[1].1 + 8;
+        heap.set(innermost, 80 + 56, elsewhere);
+        let (third, _) = look(&mut asyncio, &heap);
+        assert_eq!(place_of(&third, tasks[0])[1].1, elsewhere);
+        assert_eq!(place_of(&third, tasks[1]).last().unwrap().1, elsewhere, "it waits for the first");
+        let mut other = Asyncio::find(&heap, runtime, &LAYOUTS[0]).unwrap();
+        other.look(&heap).unwrap();
+        assert_eq!(third, other.look(&heap).unwrap(), "as who looks for the first time sees it");
+        // What is gone is forgotten.
+        assert_eq!(asyncio.walks.len(), 2);
+    }
+
     #[test]
     fn what_does_not_look_like_a_task_is_none() {
         let Program { mut heap, runtime, set, .. } = program();
@@ -412,6 +517,7 @@ mod tests {
         // Weak references to nothing, and to what is no task.
         heap.set(set, 0, 0x30);
         heap.set(set, 16, runtime);
+        asyncio.look(&heap).unwrap();
         assert_eq!(asyncio.look(&heap).unwrap().tasks.len(), 1);
     }
 
@@ -420,6 +526,7 @@ mod tests {
         let Program { mut heap, runtime, tasks, .. } = program();
         let mut asyncio = Asyncio::find(&heap, runtime, &LAYOUTS[0]).unwrap();
         heap.set(tasks[0], 128, tasks[1]);
+        asyncio.look(&heap).unwrap();
         let snapshot = asyncio.look(&heap).unwrap();
         assert!(snapshot.tasks.iter().all(|task| task.places.len() <= MOST_FRAMES));
     }
@@ -445,6 +552,7 @@ mod tests {
             }
             for layout in &LAYOUTS {
                 if let Some(mut asyncio) = Asyncio::find(&heap, runtime, layout) {
+                    asyncio.look(&heap);
                     for task in asyncio.look(&heap).map_or(vec![], |snapshot| snapshot.tasks) {
                         prop_assert!(asyncio.frames(&heap, &task.places).len() <= MOST_FRAMES);
                     }

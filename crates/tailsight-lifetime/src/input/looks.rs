@@ -10,11 +10,15 @@ use tailsight_trace::samples::Samples;
 const IN_A_THREAD: [&str; 3] =
     ["asyncio.threads.to_thread", "anyio.to_thread.run_sync", "starlette.concurrency.run_in_threadpool"];
 
+/// The function inside of those in which a task waits until it may give its work to a thread at all: no thread has that yet.
+const BEFORE_A_THREAD: &str = "anyio._backends._asyncio.CapacityLimiter.acquire_on_behalf_of";
+
 /// The looks of a run. A task whose work is in a thread is at work, and not waiting: the path follows that thread.
 pub fn looks(rows: &[RoutineRow], samples: &Samples) -> Vec<RoutineRow> {
     let gave_to_a_thread = |number: u32| {
-        let mut functions = samples.stack(number).map(|frame| frame.function.as_str());
-        functions.any(|function| IN_A_THREAD.contains(&function))
+        let functions = || samples.stack(number).map(|frame| frame.function.as_str());
+        functions().any(|function| IN_A_THREAD.contains(&function))
+            && !functions().any(|function| function == BEFORE_A_THREAD)
     };
     let mut by_stack: FxHashMap<u32, bool> = FxHashMap::default();
     let look = |row: &RoutineRow| match row.stack.checked_sub(1) {
@@ -76,13 +80,22 @@ mod tests {
     fn a_task_whose_work_is_in_a_thread_does_not_wait() {
         let frame = |function: &str| FrameRow { function: function.into(), ..FrameRow::default() };
         let samples = Samples {
-            frames: vec![frame("anyio.to_thread.run_sync"), frame("shop.page"), frame("asyncio.locks.Lock.acquire")],
-            stacks: vec![vec![0, 1], vec![2, 1]],
+            frames: vec![
+                frame("anyio.to_thread.run_sync"),
+                frame("shop.page"),
+                frame("asyncio.locks.Lock.acquire"),
+                frame(BEFORE_A_THREAD),
+            ],
+            stacks: vec![vec![0, 1], vec![2, 1], vec![3, 0, 1]],
             ..Samples::default()
         };
         let row = |stack| RoutineRow { state: State::Waiting, stack, ..RoutineRow::default() };
-        let states =
-            looks(&[row(1), row(2), row(0)], &samples).iter().map(|row| (row.state, row.stack)).collect::<Vec<_>>();
-        assert_eq!(states, [(State::Running, 0), (State::Waiting, 2), (State::Waiting, 0)]);
+        let states = |stacks: &[u32]| {
+            let rows: Vec<RoutineRow> = stacks.iter().map(|&stack| row(stack)).collect();
+            looks(&rows, &samples).iter().map(|row| (row.state, row.stack)).collect::<Vec<_>>()
+        };
+        assert_eq!(states(&[1, 2, 0]), [(State::Running, 0), (State::Waiting, 2), (State::Waiting, 0)]);
+        // All threads of the limiter had other jobs, and the request was followed into one of those.
+        assert_eq!(states(&[3]), [(State::Waiting, 3)]);
     }
 }
