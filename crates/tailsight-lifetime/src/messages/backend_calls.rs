@@ -15,10 +15,12 @@ use tailsight_trace::{Event, FlowKey, fields};
 
 use crate::messages::by_thread::by_thread;
 use crate::messages::call_owner::{self, Question, Told, Whose};
+use crate::messages::handed_jobs::{self, CallOfJob};
 use crate::messages::relayed::{self, Relayed};
 use crate::messages::routines::{ByLoops, Routines, SendsFor};
 use crate::messages::{Extra, sequence_diff, slots};
 use crate::model::{Message, Threshold};
+use crate::timelines::threads::Threads;
 
 /// No message.
 pub const NOBODY: u32 = u32::MAX;
@@ -392,7 +394,7 @@ impl Peers {
     }
 
     /// All events were taken. `messages` and `extras` as found; `order`: the found index of each message that is kept, in order
-    /// of arrival; `sleeps`: when a thread began to wait for work, in order; `routines`: the tasks of messages.
+    /// of arrival; `sleeps`: when a thread began to wait for work, in order; `routines`: the tasks of messages; `threads`: what each did.
     pub fn finish(
         mut self,
         messages: &[Message],
@@ -400,6 +402,7 @@ impl Peers {
         order: &[u32],
         sleeps: impl Fn(u32) -> Vec<u64>,
         routines: &Routines,
+        threads: &Threads,
     ) -> Found {
         self.tell_the_several(messages, extras, &sleeps);
         self.ask_who_was_made_ready(routines, messages, extras);
@@ -407,6 +410,7 @@ impl Peers {
         if routines.by_loops().is_empty() {
             self.ask_the_relayed(routines, messages, extras, &sleeps);
         }
+        self.ask_who_handed_a_job(messages, extras, threads);
         let mut place = vec![NOBODY; messages.len()];
         order.iter().zip(0..).for_each(|(&i, id)| place[i as usize] = id);
         let kept = |of: u32| place.get(of as usize).copied().unwrap_or(NOBODY);
@@ -601,6 +605,28 @@ impl Peers {
             call.left = call.sent;
             // Nor does the thread tell what its goroutine waited for before: the connection's answers do.
             call.in_line = false;
+        }
+    }
+
+    /// A thread that had received nothing asks for the message whose thread gave it the job: see [`crate::messages::handed_jobs`].
+    fn ask_who_handed_a_job(&mut self, messages: &[Message], extras: &[Extra], threads: &Threads) {
+        // What its thread received before is answered.
+        let has_one = |c: &Open| messages.get(c.of as usize).is_some_and(|m| m.send_ns == 0 || m.send_ns > c.sent);
+        let is_of_job =
+            |c: &Open| !has_one(c) && c.by_routine == ByRoutine::NotKnown && c.received != 0 && !self.is_shared(&c.key);
+        let at: Vec<usize> = (0..self.calls.len()).filter(|&at| is_of_job(&self.calls[at])).collect();
+        let call = |&at: &usize| {
+            let Open { peer: server, sender, sent, ready, receiver, received, .. } = self.calls[at];
+            CallOfJob { server, sent: (sender, sent), ready, received: (receiver, received) }
+        };
+        let calls: Vec<CallOfJob> = at.iter().map(call).collect();
+        for (at, whose) in at.into_iter().zip(handed_jobs::tell(&calls, messages, extras, threads)) {
+            if let Some(message) = whose {
+                let call = &mut self.calls[at];
+                // The message's own thread waits from then on, whatever the one with the job does.
+                (call.of, call.left) = (message, call.sent);
+                (call.guessed, call.in_line) = (false, false);
+            }
         }
     }
 

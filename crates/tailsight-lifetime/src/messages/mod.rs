@@ -11,6 +11,7 @@ pub mod by_thread;
 pub mod call_owner;
 pub mod continued;
 pub mod fault_counts;
+pub mod handed_jobs;
 pub mod multiplexed;
 pub mod nic;
 pub mod outgoing;

@@ -53,7 +53,7 @@ impl Scanner<'_> {
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
         self.routines.finish(&messages, &extras);
-        let peers = self.peers.finish(&messages, &extras, &order, sleeps, &self.routines);
+        let peers = self.peers.finish(&messages, &extras, &order, sleeps, &self.routines, &self.threads);
         let mut messages = gathered(messages, &order);
         for (id, message) in (0..).zip(&mut messages) {
             message.id = id;

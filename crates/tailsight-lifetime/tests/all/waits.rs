@@ -1045,3 +1045,56 @@ fn who_waits_behind_another_whose_thread_waits_for_a_client_s_does_not_wait_for_
     // The one whose handler asked does.
     assert!(longest(20, Leg::Service).ends_with(PEER), "{}", longest(20, Leg::Service));
 }
+
+/// A thread of a pool fetches for a message whose thread woke it and then waits for it, as varnish does. The packet with the answer came while
+/// the poller that passes it on was awake for others, and no wait was known to be for the server: "waits for what the kernel does not show".
+#[test]
+fn a_job_that_a_message_s_thread_handed_over_asks_for_that_message() {
+    let port = |round: u64| 11211 << 16 | (4100 + round);
+    // `contends`: in these rounds the thread wakes by itself, as one with work of its own does.
+    let waits_for_the_server = |rounds: u64, contends: &dyn Fn(u64) -> bool| {
+        let mut serving = vec![switch(5, 0, ONE, 0)];
+        let mut fetching = vec![switch(1, 0, TWO, 0), switch(2, TWO, 0, FUTEX)];
+        let mut polling = vec![switch(3, 0, THREE, 0), switch(4, THREE, 0, EPOLL)];
+        let mut network = vec![];
+        for round in 0..rounds {
+            let at = |ns: u64| 10_000 + round * 10_000_000 + ns;
+            network.extend(request(at(0), port(round)));
+            network.extend(ready(at(3_000_000), None));
+            serving.push(recv(at(20), port(round), ONE));
+            let wakes = if contends(round) { 0 } else { ONE };
+            serving.push(waking(at(25), wakes, TWO));
+            serving.extend([
+                switch(at(30), ONE, 0, FUTEX),
+                switch(at(3_000_100), 0, ONE, 0),
+                send(at(3_000_110), port(round), ONE),
+                switch(at(3_000_120), ONE, 0, RECVFROM),
+                switch(at(9_000_000), 0, ONE, 0),
+            ]);
+            fetching.extend([
+                switch(at(35), 0, TWO, 0),
+                ask(at(40), TWO),
+                switch(at(50), TWO, 0, FUTEX),
+                switch(at(3_000_040), 0, TWO, 0),
+                answer(at(3_000_050), TWO),
+                waking(at(3_000_060), TWO, ONE),
+                switch(at(3_000_070), TWO, 0, FUTEX),
+            ]);
+            polling.extend([
+                switch(at(2_999_000), 0, THREE, 0),
+                waking(at(3_000_020), THREE, TWO),
+                switch(at(3_000_030), THREE, 0, EPOLL),
+            ]);
+        }
+        let analysis = analyse(vec![serving, fetching, polling, network]);
+        let of_round = |round: u64| -> u64 {
+            let path = path(&analysis, 10_000 + round * 10_000_000 + 20, Leg::Service);
+            path.iter().filter(|span| span.2 == format!("blocked/{PEER}")).map(|span| span.1 - span.0).sum()
+        };
+        (0..rounds).map(of_round).collect::<Vec<u64>>()
+    };
+    assert_eq!(waits_for_the_server(8, &|_| false), [2_999_960; 8]);
+    // Seven calls do not show that all are such jobs, and neither do ten of which some are a thread's own.
+    assert_eq!(waits_for_the_server(7, &|_| false), [0; 7]);
+    assert_eq!(waits_for_the_server(10, &|round| round % 4 == 3), [0; 10]);
+}
