@@ -35,6 +35,9 @@ rules! {
     /// `path/rules/waker_waited.rs`
     WakerWaited = "waker-waited",
         "the thread that ended the sleep had slept itself, for a server, a timer or a packet: that is what was waited for, and nobody held a lock";
+    /// `path/rules/holder_writes.rs`
+    HolderWrites = "holder-writes",
+        "who is waited for in a lock writes to a full buffer: it has the lock still, and the reader holds nothing";
     /// `path/rules/held.rs`
     Held = "held",
         "another thread of the application ended a sleep that was no wait for work: it had what this one needed";

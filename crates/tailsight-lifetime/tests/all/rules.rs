@@ -8,7 +8,7 @@ use tailsight_lifetime::{Leg, Rule, Threshold, ThresholdUnit};
 use tailsight_trace::event::Kind;
 
 use crate::by_hand::{decides, event, path, recv, send, switch};
-use crate::waits::{A, B, EPOLL, FUTEX, ONE, TWO, analyse, merged, request, waking};
+use crate::waits::{A, B, EPOLL, FUTEX, ONE, THREE, TWO, analyse, merged, request, waking};
 
 const POLL: u64 = 7;
 
@@ -50,6 +50,38 @@ fn a_thread_that_polls_for_whatever_comes_holds_no_lock() {
     decides(&analysis, Rule::HoldsNothing);
     let path = path(&analysis, 200_100, Leg::Receive);
     assert!(path.contains(&(101, 200_000, "blocked/sleep:epoll_pwait".into())), "{path:?}");
+}
+
+/// log4j's console: a worker had its lock, and wrote to a full pipe whose reader slept. The lock was "perhaps held by python3", the reader.
+#[test]
+fn who_has_a_lock_and_writes_to_a_full_pipe_has_it_still() {
+    const WRITE: u64 = 1;
+    const NANOSLEEP: u64 = 35;
+    let serving = vec![
+        switch(5, 0, ONE, 0),
+        recv(20, A, ONE),
+        switch(30, ONE, 0, FUTEX),
+        switch(200_050, 0, ONE, 0),
+        send(200_060, A, ONE),
+    ];
+    let logging = vec![
+        switch(6, 0, TWO, 0),
+        switch(25, TWO, 0, WRITE),
+        switch(200_030, 0, TWO, 0),
+        waking(200_040, TWO, ONE),
+        switch(200_045, TWO, 0, FUTEX),
+    ];
+    let reading = vec![
+        switch(2, 0, THREE, 0),
+        switch(4, THREE, 0, NANOSLEEP),
+        switch(200_000, 0, THREE, 0),
+        waking(200_020, THREE, TWO),
+        switch(200_025, THREE, 0, NANOSLEEP),
+    ];
+    let analysis = analyse(vec![serving, logging, reading, request(10, A).to_vec()]);
+    decides(&analysis, Rule::HolderWrites);
+    let path = path(&analysis, 20, Leg::Service);
+    assert!(path.contains(&(30, 200_020, "sibling:two/sleep:futex/sleep:write/woken-by:three".into())), "{path:?}");
 }
 
 /// Varnish, Puma: the thread that received a message waited in poll for the next client, and "the server itself waits in poll" had its time.

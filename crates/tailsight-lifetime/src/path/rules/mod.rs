@@ -12,6 +12,7 @@ mod file_lock_line;
 mod given_back;
 mod handed_off;
 mod held;
+mod holder_writes;
 mod holds_nothing;
 mod next_request;
 mod other_messages;
@@ -59,6 +60,7 @@ fn ask(rule: Rule, case: &Case<'_>) -> Option<Verdict> {
     match rule {
         Rule::HandedOff => handed_off::ask(case),
         Rule::WakerWaited => waker_waited::ask(case),
+        Rule::HolderWrites => holder_writes::ask(case),
         Rule::Held => held::ask(case),
         Rule::PassedOn => passed_on::ask(case),
         Rule::RequestArriving => request_arriving::ask(case),
