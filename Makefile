@@ -5,7 +5,7 @@ SHELL := /bin/sh
 OUT ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test build release deb deb-check deb-reproducible tarball publish-check book lint kernels torture bench accuracy corpus clock-check setup clean
+.PHONY: help demo test build release deb deb-check deb-reproducible rpm tarball image sbom dist publish-check book lint kernels torture bench accuracy corpus clock-check setup clean
 
 # A recipe that fails makes make exit with 2. Without root the demo is to exit with 1, as every command here that could not do
 # its work: that is make's code for "asked (-q), and not done". The script says why.
@@ -48,9 +48,25 @@ deb-check: ## install it on fresh Debian 12, 13 and Ubuntu 24.04, use it, remove
 deb-reproducible: ## build it twice from the last commit, in two folders, and compare the bytes (an hour at most)
 	@scripts/deb-reproducible.sh
 
+rpm: ## the same files as an rpm, for Fedora and its like; not signed
+	@scripts/setup.sh build
+	@scripts/package.sh rpm
+
 tarball: ## the program with man pages and completions, needing no library of the machine
 	@scripts/setup.sh build
 	@scripts/package.sh tarball
+
+image: ## the same program as an OCI image, in a file that podman and containerd load; no daemon is needed
+	@scripts/setup.sh build
+	@scripts/package.sh image
+
+sbom: ## every component of the program, as CycloneDX JSON
+	@scripts/setup.sh build
+	@scripts/package.sh sbom
+
+dist: ## deb, rpm, tarball, image and components with their SHA-256 in target/package/dist; two release builds
+	@scripts/setup.sh deb
+	@scripts/package.sh dist
 
 publish-check: ## pack and build every library crate as a registry would get it; nothing is sent
 	@scripts/publish-check.sh

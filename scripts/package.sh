@@ -1,25 +1,29 @@
 #!/bin/bash
-# Builds what people install: a Debian package, or a tarball whose program needs no library of the machine.
+# Builds what people install: packages for Debian and for rpm, a tarball and an image whose program needs no library of the machine.
 #
-#   scripts/package.sh deb|tarball|program
+#   scripts/package.sh deb|rpm|tarball|image|sbom|dist|program
 #
-# In: the checkout; SOURCE_DATE_EPOCH (default: the time of the last commit); DEBFULLNAME and DEBEMAIL for the package's
-# maintainer; PROGRAM: a program that was built before, to be packed as it is. Out: target/package/tailsight_VERSION_ARCH.deb, or
-# tailsight-VERSION-ARCH.tar.xz, or only target/release/tailsight; and the path on standard output.
+# In: the checkout; SOURCE_DATE_EPOCH (default: the time of the last commit); DEBFULLNAME and DEBEMAIL for the packages'
+# maintainer; PROGRAM: a program that was built before, to be packed as it is; PACKER: a tailsight-package that was built before.
+# Out, and its path on standard output: target/package/tailsight_VERSION-1_ARCH.deb, tailsight-VERSION-1.ARCH.rpm,
+# tailsight-VERSION-ARCH.tar.xz, tailsight-VERSION.oci.tar (an OCI image layout, from PROGRAM or with a program of this machine's
+# architecture), tailsight-VERSION.cdx.json (the components, CycloneDX); `dist`: each of these in target/package/dist, with their
+# SHA256SUMS; `program`: only target/release/tailsight.
 # The same sources give the same bytes: no time but SOURCE_DATE_EPOCH, no path of this machine, no order of a folder goes in.
 #
-# dpkg-deb and not cargo-deb: it is on every Debian and Ubuntu, and the package has no more than files and a control file.
+# dpkg-deb and not cargo-deb: it is on every Debian and Ubuntu, and the package has no more than files and a control file. An rpm needs
+# no rpmbuild, and an image neither a daemon nor root: crates/tailsight-package writes them.
 set -euo pipefail
 . "$(dirname -- "$0")/lib.sh"
 . "$(dirname -- "$0")/release.sh"
 
 kind=${1:-}
 case $kind in
-deb) have dpkg-deb && have dpkg-shlibdeps || die "a .deb needs dpkg-deb and dpkg-shlibdeps: apt-get install dpkg-dev" ;;
+deb) { have dpkg-deb && have dpkg-shlibdeps; } || die "a .deb needs dpkg-deb and dpkg-shlibdeps: apt-get install dpkg-dev" ;;
 tarball) have xz || die "a tarball needs xz: apt-get install xz-utils" ;;
-program) ;;
+rpm | image | sbom | dist | program) ;;
 *)
-    say "usage: scripts/package.sh deb|tarball|program"
+    say "usage: scripts/package.sh deb|rpm|tarball|image|sbom|dist|program"
     exit 2
     ;;
 esac
@@ -34,6 +38,43 @@ out=$target/package
 stage=$out/$kind
 as_builder mkdir -p "$out"
 rm -rf "$stage"
+created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%FT%TZ)
+maintainer=${DEBFULLNAME:-The Tailsight developers}${DEBEMAIL:+ <$DEBEMAIL>}
+
+# Each kind by itself, so that one fails with its own words and the deb's program is the rpm's.
+if [ "$kind" = dist ]; then
+    as_builder mkdir -p "$stage"
+    for each in deb rpm tarball image sbom; do
+        package=$("$0" "$each")
+        as_builder cp "$package" "$stage/"
+    done
+    (cd "$stage" && sha256sum -- tailsight* | as_builder tee SHA256SUMS >&2)
+    give_back "$out"
+    printf '%s\n' "$stage"
+    exit 0
+fi
+
+# packer ARGUMENT…: tailsight-package, which writes what no program of the machine is needed for.
+packer() {
+    if [ -z "${PACKER:-}" ]; then
+        as_builder cargo build --locked --quiet -p tailsight-package >&2
+        PACKER=$target/debug/tailsight-package
+    fi
+    as_builder "$PACKER" "$1" --release "$version" --epoch "$SOURCE_DATE_EPOCH" "${@:2}"
+}
+
+# The libraries of this machine that libbpf is linked with (.cargo/config.toml): their versions, as pkg-config knows them.
+make_sbom() {
+    package=$out/tailsight-$version.cdx.json
+    packer sbom --target "$(as_builder rustc -vV | sed -n 's/^host: //p')" --created "$created" --out "$package" \
+        --linked "libelf=$(pkg-config --modversion libelf)" --linked "zlib=$(pkg-config --modversion zlib)"
+    printf '%s\n' "$package"
+}
+if [ "$kind" = sbom ]; then
+    make_sbom
+    give_back "$out"
+    exit 0
+fi
 
 # --- the program, and what it says of itself ----------------------------------------------------------------------
 
@@ -43,7 +84,7 @@ elif [ "$kind" = program ]; then
     build_release
     printf '%s\n' "$RELEASE_PROGRAM"
     exit 0
-elif [ "$kind" = tarball ]; then
+elif [ "$kind" = tarball ] || [ "$kind" = image ]; then
     build_release static
 else
     build_release
@@ -118,7 +159,6 @@ make_deb() {
     # Debian has these two texts; the copyright file points to them.
     ln -sf ../../common-licenses/Apache-2.0 "$stage/usr/share/doc/tailsight/LICENSE-APACHE"
     ln -sf ../../common-licenses/GPL-2 "$stage/usr/share/doc/tailsight/LICENSE-GPL-2.0"
-    maintainer=${DEBFULLNAME:-The Tailsight developers}${DEBEMAIL:+ <$DEBEMAIL>}
     arch=$(dpkg --print-architecture)
     install -d "$stage/DEBIAN"
     cat >"$stage/DEBIAN/control" <<CONTROL
@@ -130,12 +170,7 @@ Section: net
 Priority: optional
 Installed-Size: $(du -sk --apparent-size "$stage/usr" | cut -f1)
 Depends: $(depends)
-Description: tells why the tail latency of a network server is high
- Records a running server for 2 to 30 seconds without changing it or the kernel, reconstructs the way of every message
- through the host to the nanosecond, and names what the slow messages have that the median ones do not.
- .
- Recording needs Linux 6.3 or newer, or 6.1 with fentry, with BTF; and root or three to five capabilities. Everything
- else needs none of these.
+Description: $(sed -e '2,$s/^/ /' -e 's/^ $/ ./' packaging/description)
 CONTROL
     (cd "$stage" && find usr -type f | sort | xargs md5sum) >"$stage/DEBIAN/md5sums"
     find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
@@ -155,6 +190,33 @@ make_tarball() {
     printf '%s\n' "$package"
 }
 
+make_rpm() {
+    everything usr/bin usr/share/man/man1 usr/share/bash-completion/completions usr/share/zsh/site-functions \
+        usr/share/fish/vendor_completions.d usr/share/doc/tailsight
+    find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
+    package=$out/tailsight-$version-1.$(uname -m).rpm
+    packer rpm --stage "$stage" --description packaging/description --packager "$maintainer" --out "$package"
+    printf '%s\n' "$package"
+}
+
+# The layout as one file, which `podman load`, `skopeo copy oci-archive:` and `ctr images import` take.
+make_image() {
+    layout=$out/tailsight-$version.oci
+    rm -rf "$layout"
+    as_builder mkdir -p "$stage"
+    third_party | gzip -9n >"$stage/THIRD-PARTY.gz"
+    files=()
+    for file in "$stage/THIRD-PARTY.gz" LICENSE-*; do
+        files+=(--file "$file=usr/share/doc/tailsight/$(basename "$file")")
+    done
+    packer image --program "$program" --created "$created" --out "$layout" "${files[@]}"
+    package=$layout.tar
+    tar --create --directory "$layout" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+        --mtime="@$SOURCE_DATE_EPOCH" --format=ustar blobs index.json oci-layout >"$package"
+    rm -rf "$layout"
+    printf '%s\n' "$package"
+}
+
 "make_$kind"
-rm -rf "$out/$kind"
+rm -rf "${out:?}/$kind"
 give_back "$out"

@@ -10,8 +10,8 @@
 # are neither started nor enabled; services that were there before are not touched.
 #
 # For `test` it also brings what the tests of the report's page use: Debian's chromium and firefox-esr (as root), node where the
-# distribution's is new enough, and the packages of web/package-lock.json. Nothing fails without these: the tests are then skipped
-# by name, and say what they miss.
+# distribution's is new enough, and the packages of web/package-lock.json; and the tools that look at packages and images (as root).
+# Nothing fails without these: the tests are then skipped by name, and say what they miss.
 set -eu
 . "$(dirname -- "$0")/lib.sh"
 
@@ -148,6 +148,20 @@ if [ "$goal" = test ]; then
     fi
 fi
 
+# What the tests of packages, images and manifests look at them with. Not runc: it would push out Docker's containerd.io.
+tools='' tools_why=''
+a_runtime() { have runc || have crun; }
+if [ "$goal" = test ] && is_root && [ "$distro" != other ]; then
+    kept=$missing kept_why=$why missing='' why=''
+    need rpm "looks at the rpm that is packed" have rpm
+    need cpio "unpacks it" have cpio
+    need skopeo "looks at the image that is packed" have skopeo
+    need umoci "unpacks it" have umoci
+    need crun "starts it" a_runtime
+    need shellcheck "looks at the plugin of kubectl" have shellcheck
+    tools=$missing tools_why=$why missing=$kept why=$kept_why
+fi
+
 # --- what is done about it --------------------------------------------------------------------------------------
 
 saved=/usr/sbin/policy-rc.d.before-tailsight
@@ -165,13 +179,13 @@ if is_root && [ -e "$policy" ] && grep -qx "$marker" "$policy"; then
     [ -d "/proc/${owner:-none}" ] || restore_policy
 fi
 
-if [ -z "$missing$rust$components$peers$page$modules" ]; then
+if [ -z "$missing$rust$components$peers$page$modules$tools" ]; then
     [ "$check" = no ] || say "setup: nothing is missing for $goal"
     exit 0
 fi
 
 if [ "$check" = yes ]; then
-    say "setup: missing for $goal:$missing${rust:+ $rust}${components:+ Rust components: $components}${peers:+ $peers (optional)}${page:+$page (optional)}${modules:+ $modules (optional)}$why$page_why"
+    say "setup: missing for $goal:$missing${rust:+ $rust}${components:+ Rust components: $components}${peers:+ $peers (optional)}${page:+$page (optional)}${modules:+ $modules (optional)}${tools:+$tools (optional)}$why$page_why$tools_why"
     [ -n "$missing$rust$components" ] && exit 1
     exit 0
 fi
@@ -281,6 +295,12 @@ install_browsers() {
     (install_packages) || say "setup: the tests of the report's page that need these are skipped:$page"
 }
 
+# Tools of packages. Nothing fails without them: their tests are skipped, and say so.
+install_tools() {
+    missing=$tools why=$tools_why
+    (install_packages) || say "setup: the tests of packages that need these are skipped:$tools"
+}
+
 # The packages of web/, into the checkout and nowhere else; no script of theirs is run.
 install_modules() {
     if ! node_serves; then
@@ -337,6 +357,7 @@ install_rust() {
 [ -z "$missing" ] || install_packages
 [ -z "$peers" ] || install_peers
 [ -z "$page" ] || install_browsers
+[ -z "$tools" ] || install_tools
 [ -z "$modules" ] || install_modules
 [ -z "$rust" ] || install_rust
 if [ -n "$components" ]; then
