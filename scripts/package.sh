@@ -160,6 +160,8 @@ make_deb() {
     ln -sf ../../common-licenses/Apache-2.0 "$stage/usr/share/doc/tailsight/LICENSE-APACHE"
     ln -sf ../../common-licenses/GPL-2 "$stage/usr/share/doc/tailsight/LICENSE-GPL-2.0"
     arch=$(dpkg --print-architecture)
+    # None for a program that was linked statically.
+    needs=$(depends)
     install -d "$stage/DEBIAN"
     cat >"$stage/DEBIAN/control" <<CONTROL
 Package: tailsight
@@ -169,8 +171,8 @@ Maintainer: $maintainer
 Section: net
 Priority: optional
 Installed-Size: $(du -sk --apparent-size "$stage/usr" | cut -f1)
-Depends: $(depends)
-Description: $(sed -e '2,$s/^/ /' -e 's/^ $/ ./' packaging/description)
+${needs:+Depends: $needs
+}Description: $(sed -e '2,$s/^/ /' -e 's/^ $/ ./' packaging/description)
 CONTROL
     (cd "$stage" && find usr -type f | sort | xargs md5sum) >"$stage/DEBIAN/md5sums"
     find "$stage" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +

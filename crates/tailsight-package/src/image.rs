@@ -59,9 +59,13 @@ pub fn write(options: &Options) -> Result<()> {
         ensure!(architectures.insert(architecture.oci()), "two programs for {}", architecture.oci());
         images.push(image(options, &blobs, &bytes, architecture)?);
     }
-    let version = &options.release.version;
+    let name = format!("tailsight:{}", options.release.version);
     let mut index = blobs.json(INDEX, &json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": images }))?;
-    index["annotations"] = json!({ "org.opencontainers.image.ref.name": version });
+    // The specification's name for the image, which Podman and skopeo take, and the one that containerd takes.
+    index["annotations"] = json!({
+        "org.opencontainers.image.ref.name": name,
+        "io.containerd.image.name": format!("docker.io/library/{name}"),
+    });
     let top = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [index] });
     fs::write(options.release.out.join("index.json"), serde_json::to_vec(&top)?)?;
     fs::write(options.release.out.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;

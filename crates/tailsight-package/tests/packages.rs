@@ -210,7 +210,7 @@ fn an_image_is_read_by_skopeo_and_has_the_program_and_licences_only() {
     }
     let packing = Packing::new(&["-static"]);
     let archive = packing.package("image");
-    let image = format!("oci-archive:{}:{}", archive.display(), version());
+    let image = format!("oci-archive:{}:tailsight:{}", archive.display(), version());
     let inspected = run(Command::new("skopeo").args(["inspect", &image]));
     let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!((&inspected["Os"], &inspected["Created"]), (&"linux".into(), &"2023-11-14T22:13:20Z".into()));
@@ -230,6 +230,33 @@ fn an_image_is_read_by_skopeo_and_has_the_program_and_licences_only() {
 
     let again = fs::read(&archive).unwrap();
     assert!(fs::read(packing.package("image")).unwrap() == again, "the same files give other bytes");
+}
+
+#[test]
+fn a_release_has_each_kind_with_its_checksum() {
+    if let Some(reason) = lacking(&["dpkg-deb", "dpkg-shlibdeps", "xz", "pkg-config", "rustc"]) {
+        return tailsight_testing::skip(reason);
+    }
+    let packing = Packing::new(&["-static"]);
+    let folder = packing.package("dist");
+    let mut files: Vec<String> =
+        fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    let (version, architecture) = (version(), std::env::consts::ARCH);
+    let debian = run(Command::new("dpkg").arg("--print-architecture"));
+    let expected = [
+        "SHA256SUMS".to_owned(),
+        format!("tailsight-{version}-1.{architecture}.rpm"),
+        format!("tailsight-{version}-{architecture}.tar.xz"),
+        format!("tailsight-{version}.cdx.json"),
+        format!("tailsight-{version}.oci.tar"),
+        format!("tailsight_{version}-1_{debian}.deb"),
+    ];
+    assert_eq!(files, expected);
+    let checked = run(Command::new("sha256sum").args(["--check", "SHA256SUMS"]).current_dir(&folder));
+    assert_eq!(checked.lines().filter(|line| line.ends_with(": OK")).count(), expected.len() - 1, "{checked}");
+    // A program that is linked statically needs no package.
+    assert_eq!(run(Command::new("dpkg-deb").arg("-f").arg(folder.join(&expected[5])).arg("Depends")), "");
 }
 
 /// Calls the program that packs, with the words of an image.
@@ -255,7 +282,7 @@ fn an_image_has_an_entry_for_each_architecture() {
     fs::write(packing.path("arm"), arm).unwrap();
     let output = image(&packing, &[&packing.path("program"), &packing.path("arm")]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let source = format!("oci:{}:1.2.3", packing.path("layout").display());
+    let source = format!("oci:{}:tailsight:1.2.3", packing.path("layout").display());
     for architecture in ["amd64", "arm64"] {
         let inspected = run(Command::new("skopeo").args(["--override-arch", architecture, "inspect", &source]));
         let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
@@ -290,7 +317,7 @@ fn an_image_is_started_by_a_runtime() {
     let packing = Packing::new(&["-static"]);
     let (archive, layout, bundle) = (packing.package("image"), packing.path("oci"), packing.path("bundle"));
     run(Command::new("skopeo")
-        .args(["copy", "--quiet", &format!("oci-archive:{}:{}", archive.display(), version())])
+        .args(["copy", "--quiet", &format!("oci-archive:{}:tailsight:{}", archive.display(), version())])
         .arg(format!("oci:{}:image", layout.display())));
     run(Command::new("umoci").args(["unpack", "--image", &format!("{}:image", layout.display())]).arg(&bundle));
     // umoci asks for a terminal, which a test has not.
