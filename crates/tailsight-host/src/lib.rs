@@ -11,6 +11,7 @@
 pub mod btf;
 pub mod cgroup;
 pub mod clock;
+pub mod container;
 pub mod device;
 mod error;
 mod ethtool;

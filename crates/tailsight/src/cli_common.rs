@@ -4,12 +4,16 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::Args;
+use tailsight_diagnose::rows::who;
+use tailsight_host::Root;
+use tailsight_host::container::{self, Unmeant};
 use tailsight_lifetime::Leg;
 use tailsight_load::Protocol;
 use tailsight_record::Selector;
 use tailsight_stats::method::PercentileGoal;
-use tailsight_units::parse;
+use tailsight_units::{Untrusted, parse};
 
 /// Who is recorded or watched; a command has an argument group `target` of which one is required.
 #[derive(Debug, Args)]
@@ -26,6 +30,9 @@ pub struct Target {
     /// The process that listens on this port, in any network namespace; records the messages of this port only
     #[arg(long, value_name = "PORT", group = "target", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
+    /// The first process of this container and its descendants: the container's id, its name, or NAMESPACE/POD/NAME
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub container: Option<String>,
     /// A program to start for the recording, and to stop after it
     #[arg(last = true, value_name = "CMD", group = "target")]
     pub command: Vec<String>,
@@ -33,9 +40,14 @@ pub struct Target {
 
 impl Target {
     /// As the recorder has it.
-    pub fn selector(&self) -> Selector {
-        if let Some(pid) = self.pid {
+    ///
+    /// # Errors
+    /// No container is called so, or several are.
+    pub fn selector(&self) -> anyhow::Result<Selector> {
+        Ok(if let Some(pid) = self.pid {
             Selector::Pid(pid)
+        } else if let Some(name) = &self.container {
+            Selector::Pid(first_process(name)?)
         } else if let Some(comm) = &self.comm {
             Selector::Comm(match comm.to_str() {
                 Some(text) => text.to_owned(),
@@ -47,6 +59,31 @@ impl Target {
             Selector::Port(port)
         } else {
             Selector::Command(self.command.clone())
+        })
+    }
+}
+
+/// The first process of a container that runs here.
+fn first_process(name: &str) -> anyhow::Result<u32> {
+    /// As many others as an error lists.
+    const LISTED: usize = 12;
+    let listed = |titles: Vec<String>| {
+        let titles: Vec<String> = titles.iter().take(LISTED).map(|title| Untrusted(title).to_string()).collect();
+        titles.join(", ")
+    };
+    let name_shown = Untrusted(name);
+    match container::named(&container::running(&Root::host(), who::container), name) {
+        Ok(container) => Ok(container.pid),
+        Err(Unmeant::None(titles)) if titles.is_empty() => {
+            bail!(
+                "--container {name_shown}: no process here is in a container; --cgroup PATH or -p PID chooses otherwise"
+            )
+        }
+        Err(Unmeant::None(titles)) => {
+            bail!("--container {name_shown}: no container here is called so; these run: {}", listed(titles))
+        }
+        Err(Unmeant::Several(titles)) => {
+            bail!("--container {name_shown}: several are called so: {}; give the id of one", listed(titles))
         }
     }
 }

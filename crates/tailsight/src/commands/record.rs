@@ -34,7 +34,7 @@ pub fn run(args: &Record) -> anyhow::Result<Exit> {
 }
 
 fn record(args: &Record, out: &std::path::Path, own_session: bool) -> anyhow::Result<Exit> {
-    let selector = args.target.selector();
+    let selector = args.target.selector()?;
     let until_end = matches!(selector, Selector::Command(_));
     let slow_samples = if args.sample == SampleRate::Off { 0 } else { UNTIL.slow_samples };
     let until = (args.duration.is_none() && !until_end).then_some(Until { slow_samples, ..UNTIL });

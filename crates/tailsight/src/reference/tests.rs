@@ -66,7 +66,7 @@ fn common_options_come_first() {
         names.map(|line| line[line.find("--").unwrap()..].split_whitespace().next().unwrap().to_owned()).collect()
     };
     for (name, common) in [
-        ("record", &["--pid", "--comm", "--cgroup", "--port", "--duration", "--out", "--protocol"][..]),
+        ("record", &["--pid", "--comm", "--cgroup", "--port", "--container", "--duration", "--out", "--protocol"][..]),
         ("diagnose", &["--focus", "--reference", "--leg", "--against", "--more", "--json"]),
         ("load", &["--rate", "--max-time", "--out", "--html", "--against"]),
         ("sweep", &["--rates", "--from", "--to", "--slo"]),

@@ -44,7 +44,7 @@ pub fn run(args: &Watch) -> anyhow::Result<Exit> {
     let stop = stop::of_recording();
     let folder = Folder::open(&args.out, args.disk)?;
     let metrics_server = args.listen.map(MetricsServer::open).transpose()?;
-    let options = options(args, own_session);
+    let options = options(args, own_session)?;
     let watch = tailsight_record::Watch::start(&options, args.keep, args.after, &stop, &mut |progress| {
         if let Progress::Loading { app, .. } = progress {
             say!("loading probes for {}", Untrusted(&app));
@@ -53,10 +53,10 @@ pub fn run(args: &Watch) -> anyhow::Result<Exit> {
     Watching::new(args, watch, folder, metrics_server)?.until_the_end(&stop)
 }
 
-fn options(args: &Watch, own_session: bool) -> Options {
+fn options(args: &Watch, own_session: bool) -> anyhow::Result<Options> {
     let memory = tailsight_host::proc::memory(&Root::host(), "MemTotal").unwrap_or(4 << 30);
-    Options {
-        selector: args.target.selector(),
+    Ok(Options {
+        selector: args.target.selector()?,
         duration: None,
         until: None,
         out: args.out.clone(),
@@ -72,7 +72,7 @@ fn options(args: &Watch, own_session: bool) -> Options {
         traces: Traces::default(),
         watches: true,
         version: env!("CARGO_PKG_VERSION").into(),
-    }
+    })
 }
 
 /// A slow message of which a capture is to be made.
