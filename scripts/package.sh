@@ -106,7 +106,10 @@ documents() {
     third_party | gzip -9n >"$1/THIRD-PARTY.gz"
     install -d "$1/examples"
     install -m 644 packaging/tailsight-record.service "$1/examples/"
-    # Where docs/privileges.md has it.
+    find packaging/kubernetes -type f | while read -r file; do
+        install -D -m "$([ -x "$file" ] && echo 755 || echo 644)" "$file" "$1/examples/${file#packaging/}"
+    done
+    # Where docs/privileges.md and docs/how-to/kubernetes.md have them.
     ln -s examples "$1/packaging"
     { find docs evidence -name '*.md' && grep -o 'docs/images/[^)]*' README.md &&
         find docs/images -name 'how-it-works-*.svg'; } | while read -r page; do
