@@ -4,6 +4,7 @@
 
 mod agents_live;
 mod bad_input;
+mod containers_live;
 mod corpus;
 mod exports;
 mod fixes_live;
