@@ -228,8 +228,8 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// The most that can be kept of a segment.
-    pub const MOST_BYTES: u32 = 24 * 64;
+    /// The most that can be kept of a segment: a piece's number has seven bits.
+    pub const MOST_BYTES: u32 = 24 * 128;
 
     pub(crate) fn pieces(&self) -> u32 {
         self.bytes.min(Payload::MOST_BYTES).div_ceil(24)
