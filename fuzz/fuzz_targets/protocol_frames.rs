@@ -9,7 +9,7 @@ use tailsight_protocol::frame::{Direction, Flow, Frame, ReplyFrame, RequestFrame
 
 fuzz_target!(|data: &[u8]| {
     let [setting, rest @ ..] = data else { return };
-    let protocol = [Protocol::Memcached, Protocol::Resp, Protocol::Http1][usize::from(setting & 3) % 3];
+    let protocol = [Protocol::Memcached, Protocol::Resp, Protocol::Http1, Protocol::Http2][usize::from(setting & 3)];
     let mut flow = Flow::new(protocol, setting & 4 != 0);
     let (mut frames, mut ends) = (Vec::new(), [0_u64; 2]);
     let mut rest = rest;
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
         let (direction, from, to) = match frame {
             Frame::Request(RequestFrame { from, to, .. }) => (Direction::Requests, from, to),
             Frame::Reply(ReplyFrame { from, to, .. }) | Frame::Unsolicited { from, to } => (Direction::Replies, from, to),
-            Frame::Lost { direction, from, to, .. } => (direction, from, to),
+            Frame::Control { direction, from, to } | Frame::Lost { direction, from, to, .. } => (direction, from, to),
         };
         let at = &mut at[usize::from(direction == Direction::Replies)];
         assert!(from == *at && to > from, "{direction:?} {from}..{to} after {at}");

@@ -887,7 +887,7 @@ export type Page = {
 export type Payload = {
   /** Bytes of each segment that were kept at most. */
   bytes: number;
-  /** The application's protocol: `memcached`, `resp` or `http1`. */
+  /** The application's protocol: `memcached`, `resp`, `http1` or `http2`. */
   protocol: string;
 };
 

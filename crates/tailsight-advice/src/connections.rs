@@ -17,7 +17,11 @@ pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {
     let (counts, circumstances) = (diagnosis.multiplexed.unwrap_or_default(), &diagnosis.circumstances);
     let of = |n: u64, says: fn(u64) -> String| (n > 0).then(|| says(n));
     let notes = [
-        of(counts.http2, |n| format!("{n} messages came by HTTP/2 (or gRPC): {SHARED}")),
+        of(counts.http2, |n| {
+            format!(
+                "{n} messages came by HTTP/2 (or gRPC): {SHARED}; `tailsight record --protocol http2` follows each request to its reply"
+            )
+        }),
         (counts.unpaired() > 0 && diagnosis.leg != Leg::Receive).then(|| left_out(diagnosis)),
         of(counts.tls_shared, |n| {
             format!(

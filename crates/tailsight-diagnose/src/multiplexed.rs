@@ -49,7 +49,9 @@ pub fn check_protocol(lifetimes: &Lifetimes) -> Result<(), Error> {
     };
     let counts = &lifetimes.multiplexed;
     let (seems, advice) = match () {
-        () if counts.http2 > 0 => (" (they begin like frames of HTTP/2)", "without --protocol"),
+        () if counts.http2 > 0 => {
+            (" (they begin like frames of HTTP/2)", "with --protocol http2, or without --protocol")
+        }
         () if counts.tls_shared + counts.tls_in_turn > 0 => (" (they begin like records of TLS)", "without --protocol"),
         () => ("", "without --protocol, or with the one that the server speaks"),
     };

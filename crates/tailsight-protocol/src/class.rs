@@ -30,6 +30,11 @@ impl Command {
         command
     }
 
+    /// What stands for a method that was not seen.
+    pub(crate) fn unknown() -> Self {
+        Self::exact(b"(unknown)")
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.name[..usize::from(self.len)]).unwrap_or("?")
@@ -64,6 +69,16 @@ impl Default for Shape {
 impl Shape {
     /// A longer one is cut before the part that does not fit, which becomes `…`.
     pub const MAX: usize = 47;
+
+    /// What stands for a path that was not seen.
+    pub const UNKNOWN: &str = "(unknown path)";
+
+    /// The path was not seen.
+    pub(crate) fn unknown() -> Shape {
+        let mut shape = Shape::default();
+        shape.push(Self::UNKNOWN.as_bytes());
+        shape
+    }
 
     /// Of a path, without its query. A part of it that looks like an id (with a digit, or longer than a word of a route) becomes `*`; what
     /// is not printable ASCII becomes `?`.
@@ -125,7 +140,7 @@ pub struct Class {
     pub key_bytes: u32,
     /// Bytes that it carries to store (HTTP: of its body, as far as announced). A read's value is in the reply frame.
     pub value_bytes: u64,
-    /// HTTP/1: the shape of the path; else empty.
+    /// HTTP: the shape of the path, [`Shape::UNKNOWN`] where HTTP/2 compressed it with bytes that were not seen; else empty.
     pub path: Shape,
     /// A hash of the first key (HTTP: of the path without its query), for "the same key again"; 0 when unseen.
     pub key_hash: u64,

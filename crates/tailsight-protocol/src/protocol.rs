@@ -73,16 +73,27 @@ pub enum Protocol {
     Resp,
     /// HTTP/1.
     Http1,
+    /// HTTP/2 in the clear, and gRPC on it: each stream is a request and its reply.
+    Http2,
 }
 
 impl Protocol {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Memcached, Self::Resp, Self::Http1, Self::Http2];
+
     /// Its name on the command line and in run.json.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memcached => "memcached",
             Self::Resp => "resp",
             Self::Http1 => "http1",
+            Self::Http2 => "http2",
         }
+    }
+
+    /// Whether requests have a method and a path.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Http1 | Self::Http2)
     }
 }
 
@@ -100,7 +111,8 @@ impl FromStr for Protocol {
             "memcached" => Ok(Self::Memcached),
             "resp" => Ok(Self::Resp),
             "http1" => Ok(Self::Http1),
-            _ => Err(ProtocolError::UnknownName { name: name.to_owned(), choices: "memcached, resp, http1" }),
+            "http2" => Ok(Self::Http2),
+            _ => Err(ProtocolError::UnknownName { name: name.to_owned(), choices: "memcached, resp, http1, http2" }),
         }
     }
 }

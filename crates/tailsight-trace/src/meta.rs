@@ -531,7 +531,7 @@ pub struct Buffer {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Payload {
-    /// The application's protocol: `memcached`, `resp` or `http1`.
+    /// The application's protocol: `memcached`, `resp`, `http1` or `http2`.
     pub protocol: String,
     /// Bytes of each segment that were kept at most.
     pub bytes: u32,

@@ -126,7 +126,7 @@ pub struct Record {
     /// Keep the first bytes of each segment of the target, so that messages are requests with their classes, not segments
     #[arg(long, value_name = "PROTOCOL", value_parser = framed())]
     pub protocol: Option<Protocol>,
-    /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960]
+    /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960, http2: 3072]
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is \
      recorded")]
     pub payload: Option<u32>,
@@ -337,15 +337,19 @@ fn command_name(text: &str) -> Result<String, String> {
     names.contains(&text).then(|| text.to_owned()).ok_or_else(|| format!("the commands are {}", names.join(", ")))
 }
 
-/// What can be framed. Redis is what most who speak RESP have in mind.
+/// What can be framed. Redis is what most who speak RESP have in mind, and gRPC is HTTP/2.
 fn framed() -> impl clap::builder::TypedValueParser<Value = Protocol> {
     use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-    let names = [Protocol::Memcached, Protocol::Resp, Protocol::Http1].map(|protocol| match protocol {
+    let names = Protocol::ALL.map(|protocol| match protocol {
         Protocol::Resp => PossibleValue::new(protocol.name()).alias("redis"),
+        Protocol::Http2 => PossibleValue::new(protocol.name()).alias("grpc"),
         _ => PossibleValue::new(protocol.name()),
     });
-    PossibleValuesParser::new(names)
-        .try_map(|name| if name == "redis" { Ok(Protocol::Resp) } else { name.parse::<Protocol>() })
+    PossibleValuesParser::new(names).try_map(|name| match &name[..] {
+        "redis" => Ok(Protocol::Resp),
+        "grpc" => Ok(Protocol::Http2),
+        name => name.parse::<Protocol>(),
+    })
 }
 
 fn message(text: &str) -> Result<u32, String> {
@@ -433,9 +437,11 @@ mod tests {
     }
 
     #[test]
-    fn redis_is_resp() {
+    fn redis_is_resp_and_grpc_is_http2() {
         let parsed = Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "redis"]).unwrap();
         assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(Protocol::Resp)));
+        let parsed = Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "grpc"]).unwrap();
+        assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(Protocol::Http2)));
         assert!(Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "mysql"]).is_err());
     }
 

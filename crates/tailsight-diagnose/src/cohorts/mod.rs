@@ -139,7 +139,10 @@ pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) 
     // The segments of a shared connection are not answered one by one, the last ones neither.
     let multiplexed = lifetimes.multiplexed.unpaired().min(unsent + unanswered);
     add(Incomplete::Multiplexed, multiplexed);
-    add(Incomplete::SendNotSeen, unsent.saturating_sub(multiplexed));
+    // Where frames were read, all sends are seen; a reply is missing when its frames are.
+    let is_read = lifetimes.framing.as_ref().is_some_and(|framing| framing.is_in_any_order());
+    let reason = if is_read { Incomplete::ReplyNotKept } else { Incomplete::SendNotSeen };
+    add(reason, unsent.saturating_sub(multiplexed));
     add(Incomplete::Unanswered, unanswered - multiplexed.saturating_sub(unsent));
     add(Incomplete::ReplyDropped, dropped);
     add(Incomplete::TransmitNotSeen, sent - dropped);

@@ -77,6 +77,9 @@ pub enum Incomplete {
     /// Its receive call is missing among the events.
     #[serde(rename = "its receive call was not seen")]
     ReceiveNotSeen,
+    /// HTTP/2 that was read: frames of its reply are beyond the bytes that were kept of a segment, or in a gap.
+    #[serde(rename = "its reply is not in the bytes that were kept")]
+    ReplyNotKept,
     /// This host dropped its reply on its way out.
     #[serde(rename = "its reply was dropped by this host")]
     ReplyDropped,
@@ -108,11 +111,12 @@ pub enum Incomplete {
 
 impl Incomplete {
     /// Every reason.
-    pub const ALL: [Incomplete; 13] = [
+    pub const ALL: [Incomplete; 14] = [
         Incomplete::Dropped,
         Incomplete::TransmitNotSeen,
         Incomplete::PacketsNotSeen,
         Incomplete::ReceiveNotSeen,
+        Incomplete::ReplyNotKept,
         Incomplete::ReplyDropped,
         Incomplete::SendNotSeen,
         Incomplete::Unanswered,
@@ -130,6 +134,7 @@ impl Incomplete {
             Incomplete::Dropped => "dropped",
             Incomplete::ReceiveNotSeen => "its receive call was not seen",
             Incomplete::SendNotSeen => "its send call was not seen",
+            Incomplete::ReplyNotKept => "its reply is not in the bytes that were kept",
             Incomplete::Unanswered => "no reply before its connection or the recording ended",
             Incomplete::Multiplexed => "on a connection that many requests share",
             Incomplete::TransmitNotSeen => "its hand-over to the driver was not seen",

@@ -11,7 +11,7 @@ use super::activity::{Activity, Handling};
 use super::losses::overlaps;
 use super::{Counted, Scan, Scanner};
 use crate::input;
-use crate::messages::multiplexed::{Multiplexed, carriers};
+use crate::messages::multiplexed::{Carrier, Multiplexed, carriers};
 use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
 use crate::messages::turns::Turns;
@@ -30,7 +30,10 @@ impl Scanner<'_> {
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         udp_order::put_right(&mut self.traffic, self.peers.answered(), is_udp, sleeps);
         let unstamped = self.nic.judge(&mut self.traffic.messages);
-        let mut busy_periods = self.busy_periods.finish(end_ns, &self.traffic.messages, &mut self.traffic.extras);
+        let any_order = self.captures.as_ref().is_some_and(|(protocol, _)| *protocol == Protocol::Http2);
+        let in_turn = |m: &Message| !(any_order && m.flags & flags::PAIRED_BY_ID != 0);
+        let (messages, extras) = (&self.traffic.messages, &mut self.traffic.extras);
+        let mut busy_periods = self.busy_periods.finish(end_ns, messages, extras, in_turn);
         let (every_message, extras) = (&mut self.traffic.messages, &mut self.traffic.extras);
         let sent = self.traffic.sent.iter_mut().map(|(_, m, extra)| (m, extra));
         let every_message = every_message.iter_mut().zip(extras).chain(sent);
@@ -111,7 +114,11 @@ impl Scanner<'_> {
     /// Messages of connections that requests share have no replies.
     fn unpair(&mut self) -> Multiplexed {
         let segments = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments)));
-        let carriers = carriers(&self.flows, segments);
+        let mut carriers = carriers(&self.flows, segments);
+        if self.captures.as_ref().is_some_and(|(protocol, _)| *protocol == Protocol::Http2) {
+            // Its frames were read: what has a reply has its own.
+            carriers.retain(|_, carrier| *carrier != Carrier::Http2);
+        }
         Multiplexed::unpair(&mut self.traffic, &self.flows, &carriers)
     }
 

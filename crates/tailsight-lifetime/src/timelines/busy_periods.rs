@@ -133,9 +133,16 @@ impl BusyPeriods {
     }
 
     /// The recording ended at `end`. Threads that answered what another had received served it too: since it was received,
-    /// or since their reply before. That reply's time becomes `own_from_ns` of the message. Returns the periods, by thread,
-    /// in order, none inside another.
-    pub fn finish(self, end: u64, messages: &[Message], extras: &mut [Extra]) -> FxHashMap<u32, Vec<BusyPeriod>> {
+    /// or since their reply before. That reply's time becomes `own_from_ns` of the message, where `in_turn` says that replies come in the
+    /// order of requests: else the message was waiting for something of its own while its thread sent others. Returns the periods, by
+    /// thread, in order, none inside another.
+    pub fn finish(
+        self,
+        end: u64,
+        messages: &[Message],
+        extras: &mut [Extra],
+        in_turn: impl Fn(&Message) -> bool,
+    ) -> FxHashMap<u32, Vec<BusyPeriod>> {
         let closed = self.threads.into_iter().map(|(tid, mut thread)| {
             thread.close(end);
             (tid, thread.closed)
@@ -167,7 +174,9 @@ impl BusyPeriods {
                 }
                 if handed(m, &extras[i]) {
                     periods.push(BusyPeriod { from: m.recv_ns.max(before).min(sent), to: sent });
-                    extras[i].own_from_ns = extras[i].own_from_ns.max(before);
+                    if in_turn(m) {
+                        extras[i].own_from_ns = extras[i].own_from_ns.max(before);
+                    }
                 }
             }
             periods.sort_unstable_by_key(|w| (w.from, w.to));

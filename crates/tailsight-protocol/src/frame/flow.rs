@@ -4,7 +4,7 @@ use super::pairs::{Pairs, ReplySink, RequestSink};
 use super::stream::Stream;
 use super::{Frame, Segment};
 use crate::Protocol;
-use crate::grammar::{Answer, Grammar, Request, http1, memcached, resp, resp_requests};
+use crate::grammar::{Answer, Grammar, Request, http1, http2_streams, memcached, resp, resp_requests};
 
 /// The streams of one protocol.
 #[derive(Debug)]
@@ -24,6 +24,7 @@ enum Streams {
     Memcached(Box<Both<memcached::Requests, memcached::Replies>>),
     Resp(Both<resp_requests::Requests, resp::Replies>),
     Http1(Both<http1::Requests, http1::Replies>),
+    Http2(Box<Both<http2_streams::Requests, http2_streams::Replies>>),
 }
 
 /// Calls the same for whichever protocol it is.
@@ -33,6 +34,7 @@ macro_rules! each {
             Streams::Memcached($both) => $do,
             Streams::Resp($both) => $do,
             Streams::Http1($both) => $do,
+            Streams::Http2($both) => $do,
         }
     };
 }
@@ -46,12 +48,13 @@ pub struct Flow {
 
 impl Flow {
     /// A flow without segments. `from_start`: its first segments are the connection's first (the handshake was seen); else
-    /// the first segment must begin like a message, and pairings are [`Pairing::Assumed`](super::Pairing::Assumed).
+    /// the first segment must begin like a message, and pairings by order are [`Pairing::Assumed`](super::Pairing::Assumed).
     pub fn new(protocol: Protocol, from_start: bool) -> Self {
         let streams = match protocol {
             Protocol::Memcached => Streams::Memcached(Box::new(Both::new(from_start))),
             Protocol::Resp => Streams::Resp(Both::new(from_start)),
             Protocol::Http1 => Streams::Http1(Both::new(from_start)),
+            Protocol::Http2 => Streams::Http2(Box::new(Both::new(from_start))),
         };
         Self { streams, pairs: Pairs::new(protocol, from_start) }
     }
@@ -67,6 +70,16 @@ impl Flow {
     pub fn reply(&mut self, segment: Segment<'_>, mut each: impl FnMut(Frame)) {
         let mut sink = ReplySink { pairs: &mut self.pairs, each: &mut each };
         each!(&mut self.streams, both => both.replies.segment(&segment, &mut sink));
+    }
+
+    /// Where the oldest request began that has not ended, if others may have ended since (HTTP/2): from there on its segments are needed.
+    pub fn open_requests_from(&self) -> Option<u64> {
+        each!(&self.streams, both => both.requests.open_from())
+    }
+
+    /// The same of replies.
+    pub fn open_replies_from(&self) -> Option<u64> {
+        each!(&self.streams, both => both.replies.open_from())
     }
 
     /// The connection or the recording ended.

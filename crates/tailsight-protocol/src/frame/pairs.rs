@@ -2,16 +2,16 @@
 //!
 //! Servers of these protocols answer in order, so the oldest request that a reply can answer is its own, as long as no
 //! message was lost. Behind a hole in either direction the order says less: what was asked before it is taken as answered
-//! in it, and the pairs say so.
+//! in it, and the pairs say so. HTTP/2 answers in any order, and the stream's id pairs: no hole changes that.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::stream::{Piece, Sink};
 use super::{Direction, Frame, Pairing, ReplyFrame, RequestFrame, Why};
 use crate::Protocol;
 use crate::Value;
 use crate::exchange::{Ask, Op};
-use crate::grammar::{Answer, Asked, Request};
+use crate::grammar::{Answer, Asked, Request, Span};
 
 /// Requests without a reply that are remembered; a flow whose replies are not recorded must not grow without bound.
 const WAITING: usize = 1 << 16;
@@ -34,6 +34,8 @@ enum Waiting {
 pub(super) struct Pairs {
     protocol: Protocol,
     waiting: VecDeque<Waiting>,
+    /// HTTP/2: the requests that wait, by stream.
+    streams: BTreeMap<u64, u64>,
     next_seq: u64,
     /// Nothing was lost since the flow's first byte.
     exact: bool,
@@ -50,6 +52,7 @@ impl Pairs {
         Self {
             protocol,
             waiting: VecDeque::new(),
+            streams: BTreeMap::new(),
             next_seq: 0,
             exact: from_start,
             lost_replies: None,
@@ -61,6 +64,13 @@ impl Pairs {
     fn asked(&mut self, request: &Request) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
+        if let (Protocol::Http2, Some(id)) = (self.protocol, request.id) {
+            if self.streams.len() == WAITING {
+                self.streams.pop_first();
+            }
+            self.streams.insert(id, seq);
+            return seq;
+        }
         self.unordered |= request.switches && self.protocol != Protocol::Http1;
         if request.answered == Some(false) {
             return seq;
@@ -83,7 +93,7 @@ impl Pairs {
 
     fn losing_requests(&mut self) {
         self.exact = false;
-        if !matches!(self.waiting.back(), Some(Waiting::Hole { .. })) {
+        if self.protocol != Protocol::Http2 && !matches!(self.waiting.back(), Some(Waiting::Hole { .. })) {
             self.waiting.push_back(Waiting::Hole { replies: 0 });
         }
     }
@@ -103,6 +113,10 @@ impl Pairs {
 
     /// The request that a reply answers.
     fn answered(&mut self, answer: &Answer) -> (Option<u64>, Pairing) {
+        if let (Protocol::Http2, Some(id)) = (self.protocol, answer.id) {
+            let seq = self.streams.remove(&id);
+            return (seq, if seq.is_some() { Pairing::Id } else { Pairing::None });
+        }
         if self.unordered {
             return (None, Pairing::None);
         }
@@ -159,6 +173,11 @@ impl Asked for Pairs {
     }
 }
 
+/// The first byte of a message that ends at `to`, and how many bytes are its own.
+fn place(from: u64, to: u64, span: Option<Span>) -> (u64, u64) {
+    span.map_or((from, to - from), |span| (to.saturating_sub(span.bytes), span.own))
+}
+
 /// Takes the parts of the requests' stream.
 pub(super) struct RequestSink<'a, F> {
     pub(super) pairs: &'a mut Pairs,
@@ -176,8 +195,11 @@ impl<F: FnMut(Frame)> Sink<Request> for RequestSink<'_, F> {
         (self.each)(match piece {
             Piece::Message { from, to, out, inferred } => {
                 let seq = self.pairs.asked(&out);
-                Frame::Request(RequestFrame { seq, from, to, class: out.class, answered: out.answered, inferred })
+                let (first, bytes) = place(from, to, out.span);
+                let (class, answered) = (out.class, out.answered);
+                Frame::Request(RequestFrame { seq, from, to, first, bytes, class, answered, inferred })
             }
+            Piece::Control { from, to } => Frame::Control { direction: Direction::Requests, from, to },
             Piece::Lost { from, to, why } => Frame::Lost { direction: Direction::Requests, from, to, why },
         });
     }
@@ -209,9 +231,25 @@ impl<F: FnMut(Frame)> Sink<Answer> for ReplySink<'_, F> {
             Piece::Message { from, to, out, .. } if out.unsolicited => Frame::Unsolicited { from, to },
             Piece::Message { from, to, out, inferred } => {
                 let (request, pairing) = self.pairs.answered(&out);
+                if out.reset && request.is_none() {
+                    return (self.each)(Frame::Unsolicited { from, to });
+                }
+                let (first, bytes) = place(from, to, out.span);
                 let Answer { status, values, value_bytes, .. } = out;
-                Frame::Reply(ReplyFrame { from, to, request, pairing, status, values, value_bytes, inferred })
+                Frame::Reply(ReplyFrame {
+                    from,
+                    to,
+                    first,
+                    bytes,
+                    request,
+                    pairing,
+                    status,
+                    values,
+                    value_bytes,
+                    inferred,
+                })
             }
+            Piece::Control { from, to } => Frame::Control { direction: Direction::Replies, from, to },
             Piece::Lost { from, to, why } => {
                 if why != Why::Unfinished {
                     self.pairs.found_replies();

@@ -8,6 +8,8 @@ use crate::grammar::{Asked, Grammar, Unseen};
 pub(super) enum Piece<T> {
     /// A message, and whether its end was concluded.
     Message { from: u64, to: u64, out: T, inferred: bool },
+    /// Of the connection itself, between messages.
+    Control { from: u64, to: u64 },
     /// No message is known here.
     Lost { from: u64, to: u64, why: Why },
 }
@@ -41,7 +43,17 @@ pub(super) struct Stream<G> {
 
 impl<G: Grammar + Default> Stream<G> {
     pub(super) fn new(from_start: bool) -> Self {
-        Self { grammar: G::default(), from_start, next: None, start: 0, inferred: false, lost: None }
+        let mut grammar = G::default();
+        if !from_start {
+            grammar.reset();
+        }
+        Self { grammar, from_start, next: None, start: 0, inferred: false, lost: None }
+    }
+
+    /// Where the oldest message began that has not ended, if others may have ended since.
+    pub(super) fn open_from(&self) -> Option<u64> {
+        let (next, bytes) = (self.next?, self.grammar.open_bytes());
+        (bytes > 0 && self.lost.is_none()).then(|| next.saturating_sub(bytes))
     }
 
     fn lose(&mut self, why: Why, sink: &mut impl Sink<G::Out>) {
@@ -55,6 +67,14 @@ impl<G: Grammar + Default> Stream<G> {
     fn message(&mut self, to: u64, out: G::Out, sink: &mut impl Sink<G::Out>) {
         sink.piece(Piece::Message { from: self.start, to, out, inferred: self.inferred });
         (self.start, self.inferred) = (to, false);
+    }
+
+    /// Nothing of a message was taken since the last one, up to `at`.
+    fn between(&mut self, at: u64, sink: &mut impl Sink<G::Out>) {
+        if self.start < at && self.grammar.is_between() {
+            sink.piece(Piece::Control { from: self.start, to: at });
+            self.start = at;
+        }
     }
 
     /// The next segment, in stream order.
@@ -108,6 +128,7 @@ impl<G: Grammar + Default> Stream<G> {
                             return self.lose(Why::Switched, sink);
                         }
                     }
+                    self.between(at, sink);
                 }
                 Err(error) => {
                     let large = matches!(error, ProtocolError::TooLarge { .. });
@@ -129,6 +150,7 @@ impl<G: Grammar + Default> Stream<G> {
                     if let Some(out) = skip.out {
                         self.message(at, out, sink);
                     }
+                    self.between(at, sink);
                 }
                 _ => return self.lose(why, sink),
             }

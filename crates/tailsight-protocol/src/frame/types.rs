@@ -23,18 +23,31 @@ pub enum Direction {
     Replies,
 }
 
-/// A byte range of one direction: `from..to`.
+/// A byte range of one direction: `from..to`. The ranges of a direction tile it, in the order of their ends.
+///
+/// In HTTP/2 messages interleave: the range of one is what lies between the end of the message before and its own end, the end of the frame
+/// that ends its stream, for that is what its receiver waits for. Where it really begins, perhaps before messages that ended since, is
+/// `first`, and how many bytes are its own `bytes`; after a hole `first` is where it went on, and `bytes` is 0. Elsewhere these are its range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame {
     /// A request.
     Request(RequestFrame),
     /// A reply.
     Reply(ReplyFrame),
-    /// A message of the server that answers nothing (RESP push, HTTP 1xx).
+    /// A message of the server that answers nothing (RESP push, HTTP/1 1xx, HTTP/2 push).
     Unsolicited {
         /// First byte.
         from: u64,
         /// Behind its last byte.
+        to: u64,
+    },
+    /// Bytes of the connection itself, between messages (HTTP/2: settings, pings, windows).
+    Control {
+        /// Whose bytes.
+        direction: Direction,
+        /// First byte.
+        from: u64,
+        /// Behind the last byte.
         to: u64,
     },
     /// Bytes whose messages are not known.
@@ -59,12 +72,23 @@ pub struct RequestFrame {
     pub from: u64,
     /// Behind its last byte.
     pub to: u64,
+    /// Its first own byte.
+    pub first: u64,
+    /// Bytes of its own; 0 where a part of it was in a hole.
+    pub bytes: u64,
     /// What it is.
     pub class: Class,
     /// Whether it gets an answer: `Some(false)` for noreply, `None` for quiet ones (only when there is something to say).
     pub answered: Option<bool>,
     /// Its end was concluded, not read.
     pub inferred: bool,
+}
+
+impl RequestFrame {
+    /// Whether nothing else lies between its parts.
+    pub fn is_alone(&self) -> bool {
+        self.to - self.first == self.bytes
+    }
 }
 
 /// A reply of a flow.
@@ -74,11 +98,15 @@ pub struct ReplyFrame {
     pub from: u64,
     /// Behind its last byte.
     pub to: u64,
+    /// Its first own byte.
+    pub first: u64,
+    /// Bytes of its own; 0 where a part of it was in a hole.
+    pub bytes: u64,
     /// The request that it answers, by [`RequestFrame::seq`]; `None` when that is not known.
     pub request: Option<u64>,
     /// What the pairing rests on.
     pub pairing: Pairing,
-    /// What it says.
+    /// What it says; [`Status::Ok`] where HTTP/2 compressed it with bytes that were not seen.
     pub status: Status,
     /// Values in it.
     pub values: u32,
@@ -86,6 +114,13 @@ pub struct ReplyFrame {
     pub value_bytes: u64,
     /// Its end was concluded, not read.
     pub inferred: bool,
+}
+
+impl ReplyFrame {
+    /// Whether nothing else lies between its parts.
+    pub fn is_alone(&self) -> bool {
+        self.to - self.first == self.bytes
+    }
 }
 
 /// What pairs a reply with its request.

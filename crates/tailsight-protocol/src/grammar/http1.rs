@@ -362,7 +362,7 @@ pub(crate) struct Requests {
 }
 
 /// The method and the path of a request line, as far as they are whole in `head`.
-fn class(method: &[u8], target: &[u8]) -> Class {
+pub(super) fn class(method: &[u8], target: &[u8]) -> Class {
     let mut class = Class::bare(Command::exact(method));
     let path = target.split(|b| *b == b'?').next().unwrap_or_default();
     (class.keys, class.key_bytes, class.key_hash) = (1, path.len() as u32, hash(path));
@@ -370,7 +370,7 @@ fn class(method: &[u8], target: &[u8]) -> Class {
     class
 }
 
-fn op(method: &[u8]) -> Op {
+pub(super) fn op(method: &[u8]) -> Op {
     match method {
         b"GET" => Op::Get,
         b"HEAD" => Op::Head,

@@ -6,14 +6,12 @@ use std::collections::VecDeque;
 use super::{Answer, Asked, Body, Fixed, Step, be16, be32};
 use crate::exchange::{ErrorKind, Op, Status};
 use crate::wire::http2::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEAD, HEADERS, PADDED, PING, PREFACE, PRIORITY,
-    PUSH_PROMISE, RST_STREAM, Request, SETTINGS, WINDOW_UPDATE, frame, header_block, status,
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, FRAME, FrameHead, GOAWAY, HEAD, HEADERS, LAST_ID, PADDED, PING,
+    PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM, Request, SETTINGS, WINDOW_UPDATE, frame, header_block, status,
 };
 use crate::{Kind, ProtocolError};
 
 const KIND: Kind = Kind::Http2;
-/// The largest frame that we let the server send: the protocol's default.
-const FRAME: usize = 16 << 10;
 /// A header block of a reply: what is beyond is not kept (`:status` comes first).
 const BLOCK: usize = 16 << 10;
 /// Windows: the default, the largest, and how much of ours may be used before it is topped up.
@@ -25,12 +23,10 @@ const TOP_UP: i64 = 1 << 30;
 /// 8 CONTINUATION frames and 64 KiB of header block (CVE-2024-28182), Go lets 10,000 control frames wait.
 const MOST_OWED: u32 = 1_000;
 const MOST_CONTINUATIONS: u32 = 8;
-const LARGEST_BLOCK: usize = 64 << 10;
+pub(super) const LARGEST_BLOCK: usize = 64 << 10;
 const MOST_IDLE: u32 = 10_000;
 /// Frames in a row that carry nothing and end nothing (CVE-2019-9518).
 const MOST_EMPTY: u32 = 100;
-/// The last stream id.
-const LAST_ID: u32 = (1 << 31) - 1;
 
 /// Why a request cannot be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,6 +53,17 @@ struct Stream {
     body: Body,
     wire: u64,
     head_request: bool,
+}
+
+/// What a final status code says.
+pub(super) fn said(code: u16) -> Status {
+    match code {
+        200..400 => Status::Ok,
+        404 | 410 => Status::Miss,
+        429 | 503 => Status::Error(ErrorKind::Busy),
+        400..500 => Status::Error(ErrorKind::Client),
+        _ => Status::Error(ErrorKind::Server),
+    }
 }
 
 /// A frame that is being read.
@@ -368,8 +375,8 @@ impl Http2 {
 
     /// A frame's head has come.
     fn begin(&mut self, head: &[u8; HEAD]) -> Result<(), ProtocolError> {
-        let left = be32(head, 0) as usize >> 8;
-        let (kind, flags, stream) = (head[3], head[4], be32(head, 5) & LAST_ID);
+        let frame_head = FrameHead::read(head);
+        let FrameHead { length: left, kind, flags, stream } = frame_head;
         if !self.greeted && kind != SETTINGS {
             return Err(Self::garbage("SETTINGS first (does the server speak HTTP/2 without TLS?)", head));
         }
@@ -381,9 +388,7 @@ impl Http2 {
         {
             return Err(Self::garbage("CONTINUATION where it belongs", head));
         }
-        let needs_stream = matches!(kind, DATA | HEADERS | RST_STREAM | CONTINUATION);
-        let of_connection = matches!(kind, SETTINGS | PING | GOAWAY);
-        if (needs_stream && stream == 0) || (of_connection && stream != 0) || kind == PUSH_PROMISE {
+        if !frame_head.has_its_stream() || kind == PUSH_PROMISE {
             return Err(Self::garbage("a frame that belongs there", head));
         }
         self.greeted = true;
@@ -451,13 +456,7 @@ impl Http2 {
         let stream = self.streams.swap_remove(at);
         self.waiting.retain(|(waiting, ..)| *waiting != id);
         let code = if status.is_some() { code } else { stream.code };
-        let status = status.unwrap_or(match code {
-            200..400 => Status::Ok,
-            404 | 410 => Status::Miss,
-            429 | 503 => Status::Error(ErrorKind::Busy),
-            400..500 => Status::Error(ErrorKind::Client),
-            _ => Status::Error(ErrorKind::Server),
-        });
+        let status = status.unwrap_or_else(|| said(code));
         let mut answer = Answer::new(status, Op::ANY);
         answer.id = Some(u64::from(id));
         answer.code = code;

@@ -2,8 +2,12 @@
 //! Out: whole messages. A grammar keeps at most one unfinished head; bodies are counted, never kept.
 
 pub(crate) mod echo;
+mod hpack;
 pub(crate) mod http1;
 pub(crate) mod http2;
+mod http2_frames;
+pub(crate) mod http2_streams;
+mod huffman;
 pub(crate) mod memcached;
 pub(crate) mod memcached_binary;
 pub(crate) mod memcached_text;
@@ -17,7 +21,7 @@ use crate::{Class, Kind, ProtocolError, Value};
 /// What a grammar made of the bytes it was given.
 #[derive(Debug)]
 pub(crate) struct Step<T> {
-    /// Bytes used. All of them when no message ended.
+    /// Bytes used. All of them, unless a message ended, or a part that belongs to none ([`Grammar::is_between`]).
     pub used: usize,
     /// The message that ended with the last byte used.
     pub out: Option<T>,
@@ -63,7 +67,7 @@ pub(crate) trait Grammar {
     /// A message.
     type Out;
 
-    /// Takes bytes (at least one). Uses all of them, or ends a message.
+    /// Takes bytes (at least one). Uses all of them, or ends a message or a part that belongs to none.
     fn step(&mut self, bytes: &[u8], asked: &impl Asked) -> Result<Step<Self::Out>, ProtocolError>;
 
     /// Goes on by what was announced; `None` when that does not say what the unseen bytes were.
@@ -77,6 +81,25 @@ pub(crate) trait Grammar {
 
     /// Whether bytes look like the beginning of a message, told from the middle of one.
     fn begins(bytes: &[u8]) -> bool;
+
+    /// Whether what was taken since the last message belongs to none, up to here (HTTP/2: frames of the connection).
+    fn is_between(&self) -> bool {
+        false
+    }
+
+    /// How many bytes ago the oldest message began that has not ended; 0 when that is where the last one ended.
+    fn open_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Where a message is, when others may lie between its parts (HTTP/2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Bytes from its first to its last, of others in between too.
+    pub bytes: u64,
+    /// Bytes of its own; 0 where a part of it was in a hole.
+    pub own: u64,
 }
 
 /// A reply as the grammar sees it, before it is held against what was asked.
@@ -100,6 +123,9 @@ pub(crate) struct Answer {
     pub unsolicited: bool,
     /// Bytes on the wire, where they are not those since the last reply (HTTP/2).
     pub wire: Option<u64>,
+    pub span: Option<Span>,
+    /// It is no reply of the protocol: its stream was reset (HTTP/2).
+    pub reset: bool,
     pub server: Option<ServerTimes>,
 }
 
@@ -116,6 +142,8 @@ impl Answer {
             fits: Fit::Yes,
             unsolicited: false,
             wire: None,
+            span: None,
+            reset: false,
             server: None,
         }
     }
@@ -133,12 +161,13 @@ pub(crate) struct Request {
     pub values: u16,
     /// The connection speaks another protocol behind it, once it is granted, or its replies follow no order.
     pub switches: bool,
+    pub span: Option<Span>,
 }
 
 impl Request {
     pub(crate) fn new(class: Class, op: Op) -> Self {
         let values = if op == Op::Get { u16::try_from(class.keys).unwrap_or(0) } else { 0 };
-        Self { class, answered: Some(true), id: None, op, values, switches: false }
+        Self { class, answered: Some(true), id: None, op, values, switches: false, span: None }
     }
 }
 

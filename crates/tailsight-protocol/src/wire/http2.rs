@@ -10,6 +10,7 @@ pub(crate) const HEAD: usize = 9;
 /// Frame types.
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
+pub(crate) const PRIORITY_FRAME: u8 = 2;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PUSH_PROMISE: u8 = 5;
@@ -23,6 +24,10 @@ pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const PADDED: u8 = 8;
 pub(crate) const PRIORITY: u8 = 32;
+/// The last stream id.
+pub(crate) const LAST_ID: u32 = (1 << 31) - 1;
+/// The largest frame, unless a peer allows larger ones.
+pub(crate) const FRAME: usize = 16 << 10;
 /// What a client sends first.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -41,6 +46,34 @@ pub struct Request<'a> {
     pub fields: &'a [(&'a str, &'a str)],
     /// The body.
     pub body: Option<&'a [u8]>,
+}
+
+/// What a frame's head says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FrameHead {
+    /// Bytes behind the head.
+    pub length: usize,
+    pub kind: u8,
+    pub flags: u8,
+    /// 0: the connection.
+    pub stream: u32,
+}
+
+impl FrameHead {
+    pub(crate) fn read(head: &[u8; HEAD]) -> FrameHead {
+        let [a, b, c, kind, flags, stream @ ..] = *head;
+        let length = u32::from_be_bytes([0, a, b, c]) as usize;
+        FrameHead { length, kind, flags, stream: u32::from_be_bytes(stream) & LAST_ID }
+    }
+
+    /// Whether a frame of this kind may be of this stream: of the connection, or of a stream.
+    pub(crate) fn has_its_stream(&self) -> bool {
+        match self.kind {
+            DATA | HEADERS | PRIORITY_FRAME | RST_STREAM | PUSH_PROMISE | CONTINUATION => self.stream != 0,
+            SETTINGS | PING | GOAWAY => self.stream == 0,
+            _ => true,
+        }
+    }
 }
 
 /// Appends a frame's head.

@@ -22,7 +22,7 @@ fn range(frame: &Frame) -> (Direction, u64, u64) {
         Frame::Request(RequestFrame { from, to, .. }) => (Direction::Requests, from, to),
         Frame::Reply(ReplyFrame { from, to, .. }) => (Direction::Replies, from, to),
         Frame::Unsolicited { from, to } => (Direction::Replies, from, to),
-        Frame::Lost { direction, from, to, .. } => (direction, from, to),
+        Frame::Control { direction, from, to } | Frame::Lost { direction, from, to, .. } => (direction, from, to),
     }
 }
 
@@ -69,7 +69,7 @@ impl Recording {
     }
 
     /// Bytes that were on the wire and not in the recording.
-    fn gap(&mut self, direction: usize, bytes: usize) {
+    pub fn gap(&mut self, direction: usize, bytes: usize) {
         self.places[direction] += bytes as u64;
     }
 
@@ -77,7 +77,7 @@ impl Recording {
         self.flow.finish(|frame| self.frames.push(frame));
     }
 
-    fn pairs(&self) -> Vec<(Option<u64>, Pairing)> {
+    pub fn pairs(&self) -> Vec<(Option<u64>, Pairing)> {
         let reply = |frame: &Frame| match frame {
             Frame::Reply(reply) => Some((reply.request, reply.pairing)),
             _ => None,
@@ -85,7 +85,7 @@ impl Recording {
         self.frames.iter().filter_map(reply).collect()
     }
 
-    fn requests(&self) -> Vec<RequestFrame> {
+    pub fn requests(&self) -> Vec<RequestFrame> {
         let request = |frame: &Frame| match frame {
             Frame::Request(request) => Some(*request),
             _ => None,
@@ -93,7 +93,7 @@ impl Recording {
         self.frames.iter().filter_map(request).collect()
     }
 
-    fn lost(&self) -> Vec<(Direction, u64, u64, Why)> {
+    pub fn lost(&self) -> Vec<(Direction, u64, u64, Why)> {
         let lost = |frame: &Frame| match *frame {
             Frame::Lost { direction, from, to, why } => Some((direction, from, to, why)),
             _ => None,

@@ -87,7 +87,7 @@ proptest! {
     /// Frames of anything tile.
     #[test]
     fn any_recording_tiles(
-        protocol in proptest::sample::select(&[Protocol::Memcached, Protocol::Resp, Protocol::Http1][..]),
+        protocol in proptest::sample::select(&Protocol::ALL[..]),
         segments in proptest::collection::vec((any::<bool>(), bytes(), 0u64..3000, 0i64..40), 0..12), from_start: bool,
     ) {
         let mut flow = Flow::new(protocol, from_start);

@@ -4,6 +4,7 @@ mod allocations;
 mod frames;
 mod garbage;
 mod http2;
+mod http2_flows;
 mod replies;
 mod samples;
 mod servers;

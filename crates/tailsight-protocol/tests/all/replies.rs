@@ -281,7 +281,7 @@ fn names_are_read_back() {
         assert_eq!(kind.to_string().parse(), Ok(kind));
     }
     let error = "redis".parse::<tailsight_protocol::Protocol>().unwrap_err();
-    assert_eq!(error.to_string(), "`redis` is not a protocol; choose one of memcached, resp, http1");
+    assert_eq!(error.to_string(), "`redis` is not a protocol; choose one of memcached, resp, http1, http2");
 }
 
 /// Regression: a server that pushed, or sent 1xx, for ever kept its client for ever.

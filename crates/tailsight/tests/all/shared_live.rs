@@ -174,7 +174,7 @@ fn replies_on_a_connection_that_requests_share_are_not_paired_by_order() {
     let wrong = record(&["--protocol", "http1"]);
     assert_eq!(wrong.status.code(), Some(1), "{}", shown(&wrong));
     assert!(
-        stderr(&wrong).contains("frames of HTTP/2") && stderr(&wrong).contains("without --protocol"),
+        stderr(&wrong).contains("frames of HTTP/2") && stderr(&wrong).contains("with --protocol http2"),
         "{}",
         shown(&wrong)
     );

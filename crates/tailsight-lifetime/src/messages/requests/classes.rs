@@ -41,7 +41,7 @@ impl Classes {
     /// The class of a request.
     pub fn of(&mut self, protocol: Protocol, class: &tailsight_protocol::Class) -> u16 {
         self.unframed();
-        let http = protocol == Protocol::Http1;
+        let http = protocol.is_http();
         let key_bytes = if http || class.value_bytes > 0 { 0 } else { bucket(u64::from(class.key_bytes)) };
         let keys = if http { 0 } else { bucket(u64::from(class.keys)) };
         let key = (class.command, class.path, keys, key_bytes, bucket(class.value_bytes));
@@ -132,6 +132,8 @@ mod tests {
         assert_eq!(name(Protocol::Http1, &class("GET", 1, 100, 0)), "GET");
         let report = Class { path: Shape::of(b"/v1/report/7"), ..class("GET", 1, 12, 0) };
         assert_eq!(name(Protocol::Http1, &report), "GET /v1/report/*");
+        let call = Class { path: Shape::of(b"/pkg.Service/Method"), ..class("POST", 1, 19, 12) };
+        assert_eq!(name(Protocol::Http2, &call), "POST /pkg.Service/Method v8..16");
         assert_eq!(name(Protocol::Resp, &class("get", 1, 1, 0)), "get k1");
         assert_eq!(name(Protocol::Resp, &class("ping", 0, 0, 0)), "ping");
         assert_eq!(classes.into_list()[0].name, UNFRAMED);

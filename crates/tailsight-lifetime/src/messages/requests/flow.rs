@@ -3,7 +3,8 @@
 //!
 //! A segment is parsed when a receive call first touches it: by then everything before it has arrived, in order, and no reply to it
 //! can have been sent. A request becomes a message with the receive call that returned its last byte. Where the parser lost track, the
-//! segments are messages, with the receive calls that they had.
+//! segments are messages, with the receive calls that they had. Requests of HTTP/2 interleave: the segments since the oldest one began that
+//! has not ended are kept, up to a number.
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,9 @@ use crate::messages::tcp::{Pending, Receiver};
 use crate::messages::{Extra, RecvCall, Traffic};
 use crate::model::{Incomplete, Message, flags};
 
+/// Segments that are kept because a request that is open began in them (HTTP/2). One that began before takes the oldest for its beginning.
+const KEPT_SEGMENTS: usize = 4096;
+
 /// A segment that a receive call has touched.
 #[derive(Clone, Copy, Debug)]
 struct TouchedSegment {
@@ -33,14 +37,22 @@ struct TouchedSegment {
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Request(RequestFrame),
-    Lost { from: u64, to: u64, why: Why },
+    /// No message: bytes of the connection itself.
+    Control {
+        to: u64,
+    },
+    Lost {
+        from: u64,
+        to: u64,
+        why: Why,
+    },
 }
 
 impl Item {
     fn to(&self) -> u64 {
         match self {
             Item::Request(r) => r.to,
-            Item::Lost { to, .. } => *to,
+            Item::Control { to } | Item::Lost { to, .. } => *to,
         }
     }
 }
@@ -79,7 +91,7 @@ impl Framed {
             calls: VecDeque::new(),
             called: 0,
             resolved: 0,
-            answers: Answers::default(),
+            answers: Answers::new(protocol == Protocol::Http2),
             frames: Vec::new(),
             new,
         }
@@ -125,7 +137,10 @@ impl Framed {
     /// A packet was given to the driver, with what was kept of it.
     pub fn xmit(&mut self, packet: &Open, cpu: u16, captured: &[u8], traffic: &mut Traffic) {
         let framer = &mut self.framer;
-        self.answers.xmit(packet, cpu, captured, traffic, |segment, frames| framer.reply(segment, |f| frames.push(f)));
+        self.answers.xmit(packet, cpu, captured, traffic, |segment, frames| {
+            framer.reply(segment, |f| frames.push(f));
+            framer.open_replies_from()
+        });
     }
 
     /// A send call took bytes up to `call.end`.
@@ -141,12 +156,23 @@ impl Framed {
             self.items.pop_front();
             match item {
                 Item::Request(frame) => self.request(&frame, traffic),
+                Item::Control { .. } => {}
                 Item::Lost { why: Why::Unfinished, .. } => traffic.lose(Incomplete::RecordingEnded, 1),
                 Item::Lost { from, to, why } => self.lost(from, to, why, traffic),
             }
             self.resolved = item.to();
         }
-        while self.touched.front().is_some_and(|s| s.to <= self.resolved) {
+        // What is framed and not received yet began where its frame says.
+        let framed = self.items.iter().filter_map(|item| match item {
+            Item::Request(frame) => Some(frame.first),
+            _ => None,
+        });
+        let needed = framed.chain(self.framer.open_requests_from()).min().unwrap_or(u64::MAX).min(self.resolved);
+        while self
+            .touched
+            .front()
+            .is_some_and(|s| s.to <= needed || (s.to <= self.resolved && self.touched.len() > KEPT_SEGMENTS))
+        {
             self.touched.pop_front();
         }
         while let Some((end, _)) = self.calls.front()
@@ -179,14 +205,17 @@ impl Framed {
     }
 
     fn request(&mut self, frame: &RequestFrame, traffic: &mut Traffic) {
-        let index = self.message(frame.from, frame.to, traffic);
+        let index = self.message(frame.first, frame.to, traffic);
         if let Some(index) = index {
             let class = traffic.classes.of(self.protocol, &frame.class);
             let message = &mut traffic.messages[index as usize];
+            if frame.bytes > 0 {
+                message.bytes = frame.bytes.min(u64::from(u32::MAX)) as u32;
+            }
             message.class = class;
             message.flags |= if frame.inferred { flags::INFERRED } else { 0 };
             message.flags |= if frame.answered == Some(false) { flags::NO_REPLY } else { 0 };
-            let began_ns = self.began(frame.from, frame.to);
+            let began_ns = if frame.is_alone() { self.began(frame.first, frame.to) } else { 0 };
             if began_ns != 0 {
                 traffic.uncommon.entry(&mut traffic.extras[index as usize]).began_ns = began_ns;
             }
@@ -288,6 +317,7 @@ impl Framed {
 fn item(frame: Frame) -> Option<Item> {
     match frame {
         Frame::Request(request) => Some(Item::Request(request)),
+        Frame::Control { direction: Direction::Requests, to, .. } => Some(Item::Control { to }),
         Frame::Lost { direction: Direction::Requests, from, to, why } => Some(Item::Lost { from, to, why }),
         _ => None,
     }

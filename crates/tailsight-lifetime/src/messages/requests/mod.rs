@@ -13,6 +13,7 @@ pub mod flow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use tailsight_protocol::Protocol;
 use tailsight_protocol::frame::Why;
 
 use crate::messages::sequence_diff;
@@ -31,6 +32,13 @@ pub struct Framing {
     pub unpaired: u64,
     /// Intervals of either direction without known messages, by reason.
     pub why: BTreeMap<String, u64>,
+}
+
+impl Framing {
+    /// Whether each reply has its request by an id alone, and none by order (HTTP/2).
+    pub fn is_in_any_order(&self) -> bool {
+        self.protocol == Protocol::Http2.name()
+    }
 }
 
 /// Why an interval has no messages, in words.
