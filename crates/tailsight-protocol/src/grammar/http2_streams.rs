@@ -122,7 +122,7 @@ impl<T: Default> Side<T> {
         Some(Ended { stream, span, reset })
     }
 
-    /// Takes note of a frame that has ended. `read`: what a header block says, told whether the stream is new.
+    /// Takes note of a frame that has ended. `read`: takes from a header block what it says of a message.
     fn frame(&mut self, frame: Frame, read: impl FnOnce(&mut T, &mut Decoder, (&[u8], bool))) -> Option<Ended<T>> {
         let ended = match frame {
             Frame::Preface => {

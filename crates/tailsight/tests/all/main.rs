@@ -12,6 +12,7 @@ mod functions_live;
 mod gates_live;
 mod hostile_live;
 mod hostile_target_live;
+mod http2_live;
 mod ideal;
 mod intel_pt;
 mod live;
