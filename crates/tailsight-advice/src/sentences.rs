@@ -214,7 +214,7 @@ fn whose(cause: &Cause) -> String {
     let some = |n: u32, what: &str| (n > 1).then(|| format!("{n} {what}"));
     let processes = some(who.processes, "processes").unwrap_or_else(|| format!("process {}", who.pid));
     let threads = some(who.threads, "threads").filter(|_| who.threads != who.processes);
-    let container = who.container.as_ref().map(|id| format!("container {}", id.get(..12).unwrap_or(id)));
+    let container = who.container_title().map(|title| format!("container {title}"));
     let place = container.or_else(|| who.unit.clone());
     let parts: Vec<String> = [Some(processes), threads, place].into_iter().flatten().collect();
     format!(" ({})", parts.join(", "))

@@ -2,6 +2,7 @@
 //!
 //! No I/O: facts about the kernel of this machine are in `tailsight-host`.
 
+pub mod cgroup;
 pub mod syscalls;
 
 /// Functions in which read(2) and the like wait for data of a socket (`net/core/sock.c`, `net/core/datagram.c`).

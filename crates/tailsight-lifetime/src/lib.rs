@@ -19,6 +19,7 @@ pub mod timelines;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tailsight_trace::meta::Container;
 use tailsight_trace::read::CpuEvents;
 use tailsight_trace::{Error, Run};
 
@@ -55,6 +56,8 @@ pub struct Lifetimes {
     pub who: Vec<Who>,
     /// Control groups of processes that were owners, as in /proc/PID/cgroup, by process; those that are known.
     pub cgroups: BTreeMap<u32, String>,
+    /// The containers of the run, by id.
+    pub containers: BTreeMap<String, Container>,
     /// Names that frames refer to.
     pub symbols: Vec<String>,
     /// Messages that could not be followed to the receive call, by reason.
@@ -357,6 +360,7 @@ impl Analysis {
                 lifetimes.cgroups.entry(who.pid).or_insert_with(|| group.to_owned());
             }
         }
+        lifetimes.containers = facts.containers.iter().map(|c| (c.id.clone(), c.clone())).collect();
         lifetimes.messages = std::mem::take(&mut scan.messages);
         Analysis { lifetimes, scan }
     }

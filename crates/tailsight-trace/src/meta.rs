@@ -33,6 +33,10 @@ pub struct RunMeta {
     /// older runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Setting>,
+    /// The containers that tasks of the run were in, as the state files of their engines name them; empty where there were none, and in older
+    /// runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<Container>,
     /// Wall-clock time at `start_ns`, ns since the epoch. In older runs earlier, by what preparing the recording then took.
     pub started_unix_ns: u64,
     /// First nanosecond of the recording, CLOCK_MONOTONIC.
@@ -283,6 +287,26 @@ pub struct TaskBreakpoints {
     /// When they were taken away because they were hit too often, CLOCK_MONOTONIC ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub off_ns: Option<u64>,
+}
+
+/// A container, and what it is called. Names are absent where no state file tells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Container {
+    /// Its id, 64 hexadecimal digits.
+    pub id: String,
+    /// Its name; in a pod that is unique in the pod only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The pod that it is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The namespace of that pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// The process that recorded.

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use tailsight_diagnose::rows::who;
 use tailsight_host::Root;
 use tailsight_host::container::{self, Unmeant};
 use tailsight_lifetime::Leg;
@@ -72,7 +71,7 @@ fn first_process(name: &str) -> anyhow::Result<u32> {
         titles.join(", ")
     };
     let name_shown = Untrusted(name);
-    match container::named(&container::running(&Root::host(), who::container), name) {
+    match container::named(&container::running(&Root::host(), tailsight_kernel::cgroup::container), name) {
         Ok(container) => Ok(container.pid),
         Err(Unmeant::None(titles)) if titles.is_empty() => {
             bail!(

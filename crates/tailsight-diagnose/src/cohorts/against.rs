@@ -36,7 +36,7 @@ pub fn join(first: &Lifetimes, second: &Lifetimes, stacks: u32) -> Joined {
     let mut out = Lifetimes::from_parts(&first.app, messages, flows, owners, parts);
     out.symbols = symbols;
     out.who = who;
-    out.cgroups = first.cgroups.clone();
+    (out.cgroups, out.containers) = (first.cgroups.clone(), first.containers.clone());
     out.incomplete = first.incomplete.clone();
     (out.sent, out.outgoing) = (first.sent.clone(), first.outgoing.clone());
     out.repeated_connects = first.repeated_connects;

@@ -302,6 +302,30 @@ pub struct Who {
     pub unit: Option<String>,
     /// The id of the container that it is.
     pub container: Option<String>,
+    /// That container's name, where the state files of its engine tell it; in a pod it is unique in the pod only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<String>,
+    /// Its image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The pod that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// The namespace of that pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+impl Who {
+    /// What its container is called: `NAMESPACE/POD/NAME` as far as they are known, or the beginning of its id; none of what is in none.
+    pub fn container_title(&self) -> Option<String> {
+        /// As many digits as engines show.
+        const BEGINNING: usize = 12;
+        let id = self.container.as_ref()?;
+        let parts = [&self.namespace, &self.pod, &self.container_name].into_iter().flatten();
+        let title = parts.map(String::as_str).collect::<Vec<_>>().join("/");
+        Some(if title.is_empty() { id.get(..BEGINNING).unwrap_or(id).to_owned() } else { title })
+    }
 }
 
 /// Threads of one name.

@@ -10,7 +10,7 @@ pub mod wakes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_protocol::Protocol;
 use tailsight_trace::Run;
-use tailsight_trace::meta::{SendEntry, Traced};
+use tailsight_trace::meta::{Container, SendEntry, Traced};
 use tailsight_trace::routines::RoutineRow;
 use tailsight_trace::tables::{SocketRow, TaskRow};
 
@@ -233,6 +233,8 @@ pub struct RunContext {
     pub send_entry: SendEntry,
     /// Where the names of drop reasons begin in the symbols, and how many there are.
     pub drop_reasons: (u32, u32),
+    /// The containers that its tasks were in.
+    pub containers: Vec<Container>,
 }
 
 impl RunContext {
@@ -270,6 +272,7 @@ impl RunContext {
             task_runs_off_ns: breakpoints.and_then(|breakpoints| breakpoints.off_ns),
             send_entry: run.meta.sends_from(),
             drop_reasons,
+            containers: run.meta.containers.clone(),
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),
         }
     }

@@ -8,6 +8,7 @@ use tailsight_trace::samples::Samples;
 use tailsight_trace::tables::TaskRow;
 use tailsight_units::chain;
 
+use super::containers;
 use super::drain::{fill, heads};
 use super::options::{Progress, RecordSummary};
 use super::prepare::Prepared;
@@ -229,6 +230,7 @@ impl Recording<'_> {
         let followed = target.followed(loaded, &collector.tasks);
         let (before, after) = (std::mem::take(&mut self.early.snapshot), procfs::tasks(|_| false));
         let tasks = task_rows(before, after, std::mem::take(&mut collector.tasks), &followed);
+        meta.containers = containers::of_tasks(&tasks);
         let mut app = std::mem::take(&mut target.app);
         if app.is_empty() {
             app = tasks.iter().find(|t| t.target && t.tid == t.tgid).map(|t| t.comm.clone()).unwrap_or_default();

@@ -4,6 +4,7 @@
 //! recordings are drained after they end; longer ones while they run, when the buffers fill. Whatever happens (Ctrl-C,
 //! the target exits, the disk fills), what was recorded is kept.
 
+mod containers;
 mod drain;
 mod finish;
 pub mod options;

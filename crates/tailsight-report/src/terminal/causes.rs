@@ -102,14 +102,16 @@ pub(super) fn guessed(share: Option<f64>) -> &'static str {
     }
 }
 
-/// How many processes and threads a task was, where that is more than one: `rustc (4 processes, 12 threads)`.
+/// How many processes and threads a task was, where that is more than one, and its container: `rustc (4 processes, 12 threads)`,
+/// `java (container shop/cart-0/app)`.
 fn counts(cause: &Cause) -> String {
     let Some(who) = cause.who.as_ref().filter(|_| cause.category.is_processes()) else {
         return String::new();
     };
     let some = |n: u32, what: &str| (n > 1).then(|| format!("{n} {what}"));
     let threads = some(who.threads, "threads").filter(|_| who.threads != who.processes);
-    let parts: Vec<String> = some(who.processes, "processes").into_iter().chain(threads).collect();
+    let container = who.container_title().map(|title| clean(&format!("container {title}")));
+    let parts: Vec<String> = [some(who.processes, "processes"), threads, container].into_iter().flatten().collect();
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 

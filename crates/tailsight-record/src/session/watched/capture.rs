@@ -12,6 +12,7 @@ use tailsight_trace::{Event, RunWriter};
 use tailsight_units::chain;
 use tailsight_watch::Leg;
 
+use super::super::containers;
 use super::super::drain::Drain;
 use super::recent_samples::Tables;
 use super::{Captured, SlowMessage, Watch};
@@ -116,6 +117,7 @@ impl Watch<'_> {
         followed.sort_unstable();
         followed.dedup();
         let tasks = task_rows(procfs::tasks(|_| false), vec![], born, &followed);
+        meta.containers = containers::of_tasks(&tasks);
         let alive = followed.iter().copied().find(|&pid| procfs::alive(pid));
         meta.devices = devices::of_target(alive, &drain.collector.by_device);
         meta.target = meta::Target {
