@@ -291,6 +291,16 @@ export type Class = {
   p99_ns: number | null;
 };
 
+/** The latency of a class of requests: a command with sizes, a method with the shape of its path. */
+export type ClassLatency = {
+  /** How many of them are in focus. */
+  focus: number;
+  /** How many messages have the leg complete. */
+  messages: number;
+  /** Its name, as `GET /report` or `get k16..32`; `unframed`: bytes in which no request is known. */
+  name: string;
+} & Record<string, number>;
+
 /** Focus messages with the same dominant cause. */
 export type Cluster = {
   /** Its category. */
@@ -346,6 +356,20 @@ export type Confinement = {
   notes: string[];
   /** A seccomp filter refused it what a recording does not need. */
   seccomp: boolean;
+};
+
+/** A container, and what it is called. Names are absent where no state file tells them. */
+export type Container = {
+  /** Its id, 64 hexadecimal digits. */
+  id: string;
+  /** Its image. */
+  image?: string | null;
+  /** Its name; in a pod that is unique in the pod only. */
+  name?: string | null;
+  /** The namespace of that pod. */
+  namespace?: string | null;
+  /** The pod that it is in. */
+  pod?: string | null;
 };
 
 /** The execution context that owned a core (or the reason why none did), as seen from one message. */
@@ -451,6 +475,8 @@ export type Diagnosis = {
   app: string;
   /** Causes, largest deviation first; the row `unexplained` comes last. Shares sum to 1. */
   causes: Cause[];
+  /** The latency of the leg under study by class of requests, most of the focus first, at most 32. Absent where no protocol was read. */
+  classes?: ClassLatency[];
   /** The focus messages by the cause that most of their deviation is. */
   clusters: Cluster[];
   /** How much of the deviation the reported causes explain: rows whose interval does not hold 0 (NSight's coverage). */
@@ -1063,6 +1089,8 @@ export type RunMeta = {
   capture?: Capture | null;
   /** Largest error of a comparison of a NIC's clock, ns; 0 when no NIC stamps, for lifetimes use no other clock than CLOCK_MONOTONIC. (Older versions wrote how exactly the clocks of clocks.arrow were compared.) */
   clock_error_ns: number;
+  /** The containers that tasks of the run were in, as the state files of their engines name them; empty where there were none, and in older runs. */
+  containers?: Container[];
   /** Each core: what it recorded and lost. */
   cpus: Cpu[];
   /** Network devices that packets for the target came in on, those with interrupts first, then by packets; empty in older runs and where nothing could be read. */
@@ -1533,10 +1561,18 @@ export type Who = {
   comm: string;
   /** The id of the container that it is. */
   container: string | null;
+  /** That container's name, where the state files of its engine tell it; in a pod it is unique in the pod only. */
+  container_name?: string | null;
+  /** Its image. */
+  image?: string | null;
+  /** The namespace of that pod. */
+  namespace?: string | null;
   /** The process; of several, the one with most of the deviation. */
   pid: number;
   /** The processes, most of the deviation first; at most 8. */
   pids: number[];
+  /** The pod that it is in. */
+  pod?: string | null;
   /** How many processes. */
   processes: number;
   /** How many threads of them. */

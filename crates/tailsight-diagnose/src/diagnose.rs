@@ -13,6 +13,7 @@ use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How, Subject, names};
 use crate::circumstances;
 use crate::cohorts::against::{Joined, join};
+use crate::cohorts::classes::by_class;
 use crate::cohorts::focus::mean;
 use crate::cohorts::{Cohort, Cohorts, counts, nothing, ranked};
 use crate::estimate::{Costs, Estimates, OwnWork, Premises, estimate, later_arrivals};
@@ -108,6 +109,7 @@ pub fn diagnose_with(
     }
     let summarised = summary.diagnosis(options, facts);
     let mut diagnosis = Diagnosis {
+        classes: by_class(lifetimes, &selection.ranked, &cohorts.focus.ids),
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
         clusters: clusters(&causes, &analysis.attribution.dominant, &cohorts.focus, &cause_of_row),
@@ -189,6 +191,7 @@ impl<'a> Summary<'a> {
             messages: self.counts.clone(),
             latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |leg_latency| leg_latency.latency_ns.clone()),
             legs,
+            classes: by_class(lifetimes, ranked, &[]),
             not_available: None,
             typical: typical(lifetimes, &self.classification, options, ranked),
             slowest: slowest(lifetimes, &self.classification, leg, ranked),

@@ -12,7 +12,7 @@ use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{FrameKind, LEGS, Leg, Lifetimes, Message, NamedFrame, Owner, PathSpan, Role};
 use tailsight_trace::samples::Samples;
 
-use crate::categories::refining;
+use crate::categories::{refining, shown};
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
 use crate::cohorts::ranked;
@@ -37,6 +37,9 @@ pub struct Shown {
     pub id: u32,
     /// Its flow.
     pub flow: String,
+    /// The class of the request, where a protocol was read: `GET /report`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
     /// Payload bytes.
     pub bytes: u32,
     /// The thread that received it.
@@ -201,6 +204,7 @@ pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, input: &ShowInput
         leg,
         id,
         flow: lifetimes.flows.get(message.flow as usize).map_or_else(String::new, |f| f.name.clone()),
+        class: lifetimes.class(message).map(|class| shown(&class.name)),
         bytes: message.bytes,
         tid: message.tid,
         from_ns,

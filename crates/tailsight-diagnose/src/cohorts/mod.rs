@@ -3,6 +3,7 @@
 //! In: messages, [`Options`]. Out: [`Cohorts`], the number of messages, and why some are not complete. All times in ns.
 
 pub mod against;
+pub mod classes;
 pub mod focus;
 pub mod legs;
 

@@ -43,6 +43,9 @@ pub struct Diagnosis {
     /// The latency of every leg by its name, whichever is under study. Absent in diagnoses of older versions.
     #[serde(default)]
     pub legs: BTreeMap<String, LegLatency>,
+    /// The latency of the leg under study by class of requests, most of the focus first, at most 32. Absent where no protocol was read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassLatency>,
     /// Why no causes can be said, when they cannot (N/A): then there are none, and the focus is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_available: Option<String>,
@@ -255,6 +258,20 @@ pub struct Stage {
 pub struct LegLatency {
     /// How many messages have it complete.
     pub messages: u64,
+    /// As [`Diagnosis::latency_ns`].
+    #[serde(flatten)]
+    pub latency_ns: BTreeMap<String, u64>,
+}
+
+/// The latency of a class of requests: a command with sizes, a method with the shape of its path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassLatency {
+    /// Its name, as `GET /report` or `get k16..32`; `unframed`: bytes in which no request is known.
+    pub name: String,
+    /// How many messages have the leg complete.
+    pub messages: u64,
+    /// How many of them are in focus.
+    pub focus: u64,
     /// As [`Diagnosis::latency_ns`].
     #[serde(flatten)]
     pub latency_ns: BTreeMap<String, u64>,

@@ -62,8 +62,9 @@ fn about(m: &Shown, style: &Style) -> Vec<String> {
             format!("{most}{messages} that this thread received first had no reply yet: {}{later}", list.join(", "))
         }
     };
-    let who =
-        format!("{}, {} bytes, received by thread {}; {ahead}", clean(&m.flow), units::count(m.bytes.into()), m.tid);
+    let class = m.class.as_ref().map_or(String::new(), |class| format!("{}, ", clean(class)));
+    let bytes = units::count(m.bytes.into());
+    let who = format!("{class}{}, {bytes} bytes, received by thread {}; {ahead}", clean(&m.flow), m.tid);
     let mut out = vec![paint(style, "1", &head)];
     out.extend(wrap(&place, style.columns(), ""));
     out.extend(wrap(&who, style.columns(), ""));

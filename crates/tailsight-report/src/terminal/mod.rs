@@ -5,6 +5,7 @@
 //! replaced: a task's name cannot move the cursor.
 
 mod causes;
+mod classes;
 mod distribution;
 mod hot_path;
 pub mod ideal;
@@ -114,6 +115,13 @@ pub fn diagnosis_of(diagnosis: &Diagnosis, run: Option<&RunMeta>, style: &Style)
     if !typical.is_empty() {
         line(String::new());
         for row in typical {
+            line(row);
+        }
+    }
+    let classes = classes::table(diagnosis, style);
+    if !classes.is_empty() {
+        line(String::new());
+        for row in classes {
             line(row);
         }
     }
