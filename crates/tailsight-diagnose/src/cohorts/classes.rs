@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn classes_come_by_their_part_of_the_focus_and_sum_to_all() {
         let class = |name: &str| RequestClass { name: name.into(), ..RequestClass::default() };
-        let message = |id: u32| Message { id, class: 1 + (id % 4 == 0) as u16, ..Message::default() };
+        let message = |id: u32| Message { id, class: 1 + u16::from(id.is_multiple_of(4)), ..Message::default() };
         let messages: Vec<Message> = (0..40).map(message).collect();
         let parts = vec![Default::default(); messages.len()];
         let mut lifetimes = Lifetimes::from_parts("shop", messages, vec![], vec![], parts);

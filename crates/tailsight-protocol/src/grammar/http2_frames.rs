@@ -150,7 +150,9 @@ impl Frames {
             return garbage("a frame of its kind's length");
         }
         let wrong = match self.sender {
-            Sender::Client => head.kind == PUSH_PROMISE || matches!(head.kind, DATA | HEADERS) && head.stream % 2 == 0,
+            Sender::Client => {
+                head.kind == PUSH_PROMISE || matches!(head.kind, DATA | HEADERS) && head.stream.is_multiple_of(2)
+            }
             Sender::Server => false,
         };
         if wrong || !head.has_its_stream() {
@@ -268,7 +270,8 @@ pub(super) fn begins(bytes: &[u8], sender: Sender) -> bool {
             || !frame.has_its_stream()
             || (frame.kind == CONTINUATION) != block
             || of_client
-                && (frame.kind == PUSH_PROMISE || matches!(frame.kind, DATA | HEADERS) && frame.stream % 2 == 0);
+                && (frame.kind == PUSH_PROMISE
+                    || matches!(frame.kind, DATA | HEADERS) && frame.stream.is_multiple_of(2));
         if wrong {
             return false;
         }

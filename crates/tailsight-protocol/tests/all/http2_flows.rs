@@ -129,7 +129,7 @@ fn conversation(exchanges: &[Exchange], order: &[(usize, bool, u8)]) -> (Writer,
     let (mut opened, mut asked, mut answered) = (0, vec![0; exchanges.len()], vec![0; exchanges.len()]);
     let mut step = |which: usize, replies: bool, control: u8| {
         let side = if replies { &mut server } else { &mut client };
-        if control % 5 == 0 {
+        if control.is_multiple_of(5) {
             side.control(control);
         }
         let (ready, done): (Vec<usize>, &mut Vec<usize>) = if replies {
