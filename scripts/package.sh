@@ -4,7 +4,7 @@
 #   scripts/package.sh deb|rpm|tarball|image|sbom|dist|program
 #
 # In: the checkout; SOURCE_DATE_EPOCH (default: the time of the last commit); DEBFULLNAME and DEBEMAIL for the packages'
-# maintainer; PROGRAM: a program that was built before, to be packed as it is; PACKER: a tailsight-package that was built before.
+# maintainer; PROGRAM: a program that was built before, to be packed as it is; PACKER: a tailsight_package that was built before.
 # Out, and its path on standard output: target/package/tailsight_VERSION-1_ARCH.deb, tailsight-VERSION-1.ARCH.rpm,
 # tailsight-VERSION-ARCH.tar.xz, tailsight-VERSION.oci.tar (an OCI image layout, from PROGRAM or with a program of this machine's
 # architecture), tailsight-VERSION.cdx.json (the components, CycloneDX); `dist`: each of these in target/package/dist, with their
@@ -54,11 +54,11 @@ if [ "$kind" = dist ]; then
     exit 0
 fi
 
-# packer ARGUMENT…: tailsight-package, which writes what no program of the machine is needed for.
+# packer ARGUMENT…: tailsight_package, which writes what no program of the machine is needed for.
 packer() {
     if [ -z "${PACKER:-}" ]; then
         as_builder cargo build --locked --quiet -p tailsight-package >&2
-        PACKER=$target/debug/tailsight-package
+        PACKER=$target/debug/tailsight_package
     fi
     as_builder "$PACKER" "$1" --release "$version" --epoch "$SOURCE_DATE_EPOCH" "${@:2}"
 }

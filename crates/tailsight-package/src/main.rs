@@ -14,7 +14,7 @@ use clap::Parser;
 
 /// Packs a release of Tailsight.
 #[derive(Parser)]
-#[command(name = "tailsight-package", version)]
+#[command(name = "tailsight_package", version)]
 enum Cli {
     /// An rpm of the files in a folder
     Rpm(rpm::Options),

@@ -66,7 +66,7 @@ impl Packing {
         let output = run(Command::new(repository().join("scripts/package.sh"))
             .arg(kind)
             .env("PROGRAM", self.path("program"))
-            .env("PACKER", env!("CARGO_BIN_EXE_tailsight-package"))
+            .env("PACKER", env!("CARGO_BIN_EXE_tailsight_package"))
             .env("CARGO_TARGET_DIR", self.path("target"))
             .env("SOURCE_DATE_EPOCH", "1700000000"));
         PathBuf::from(output)
@@ -261,7 +261,7 @@ fn a_release_has_each_kind_with_its_checksum() {
 
 /// Calls the program that packs, with the words of an image.
 fn image(packing: &Packing, programs: &[&Path]) -> Output {
-    let mut packer = Command::new(env!("CARGO_BIN_EXE_tailsight-package"));
+    let mut packer = Command::new(env!("CARGO_BIN_EXE_tailsight_package"));
     packer.args(["image", "--release", "1.2.3", "--epoch", "1", "--created", "1970-01-01T00:00:01Z", "--out"]);
     packer.arg(packing.path("layout"));
     for program in programs {
@@ -348,7 +348,7 @@ fn the_list_of_components_is_that_of_the_program() {
     let packing = Packing::new(&[]);
     let file = packing.path("components.json");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    run(Command::new(env!("CARGO_BIN_EXE_tailsight-package"))
+    run(Command::new(env!("CARGO_BIN_EXE_tailsight_package"))
         .args([
             "sbom",
             "--release",
