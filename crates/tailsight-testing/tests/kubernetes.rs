@@ -1,7 +1,7 @@
 //! What `packaging/kubernetes/` has: manifests that Kubernetes' own types take with every field, and a plugin of kubectl that leaves nothing
 //! behind. The plugin runs with a kubectl of the test, which writes down what it is asked for; no cluster is asked.
 
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod, SecurityContext, ServiceAccount};
 use serde_json::Value;
+
+/// The signals that end the plugin, each with the exit code.
+const SIGNALS: [(libc::c_int, i32); 3] = [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)];
 
 fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes").canonicalize().unwrap()
@@ -169,16 +172,26 @@ impl Plugin {
 
     fn start(&self, mode: &str, arguments: &[&str]) -> Child {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap());
-        Command::new(packaging().join("kubectl-tailsight"))
+        let mut command = Command::new(packaging().join("kubectl-tailsight"));
+        command
             .args(arguments)
             .env("PATH", path)
             .envs([("FAKE", self.0.as_os_str()), ("MODE", mode.as_ref()), ("TAILSIGHT_POLL_SECONDS", "0.1".as_ref())])
             .current_dir(&self.0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+            .stderr(Stdio::piped());
+        // A shell cannot trap what was ignored when it began, as SIGHUP is below nohup and SIGINT behind a script's `&`.
+        let default = || {
+            for signal in SIGNALS.map(|(signal, _)| signal) {
+                // SAFETY: sets a disposition, between fork and exec.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            Ok(())
+        };
+        // SAFETY: the closure allocates nothing and takes no lock.
+        unsafe { command.pre_exec(default) };
+        command.spawn().unwrap()
     }
 
     fn run(&self, mode: &str, arguments: &[&str]) -> Output {
@@ -326,9 +339,9 @@ fn a_pod_that_cannot_be_removed_is_said_with_the_command() {
 
 #[test]
 fn a_signal_removes_the_pod() {
-    for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143), (libc::SIGHUP, 129)] {
+    for (signal, code) in SIGNALS {
         let plugin = Plugin::new(&format!("signal-{signal}"));
-        let child = plugin.start("forever", &["record", "deploy/shop"]);
+        let mut child = plugin.start("forever", &["record", "deploy/shop"]);
         let begun = Instant::now();
         while !plugin.0.join("polls").exists() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the pod is waited for");
@@ -336,6 +349,13 @@ fn a_signal_removes_the_pod() {
         }
         // SAFETY: a signal to a child that was not waited for yet.
         unsafe { libc::kill(child.id() as libc::pid_t, signal) };
+        while child.try_wait().unwrap().is_none() {
+            if begun.elapsed() > Duration::from_secs(120) {
+                child.kill().unwrap();
+                panic!("signal {signal} did not end the plugin");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), output.status.signal()), (Some(code), None), "{}", said(&output));
         let (made, removed) = plugin.made_and_removed();
