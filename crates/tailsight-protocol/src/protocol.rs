@@ -78,6 +78,11 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// Whether an id on the wire says which request a reply answers, whatever their order, and the order says nothing.
+    pub const fn pairs_by_id(self) -> bool {
+        matches!(self, Self::Http2)
+    }
+
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Memcached, Self::Resp, Self::Http1, Self::Http2];
 

@@ -141,7 +141,7 @@ pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) 
     let multiplexed = lifetimes.multiplexed.unpaired().min(unsent + unanswered);
     add(Incomplete::Multiplexed, multiplexed);
     // Where frames were read, all sends are seen; a reply is missing when its frames are.
-    let is_read = lifetimes.framing.as_ref().is_some_and(|framing| framing.is_in_any_order());
+    let is_read = lifetimes.framing.as_ref().is_some_and(|framing| framing.pairs_by_id());
     let reason = if is_read { Incomplete::ReplyNotKept } else { Incomplete::SendNotSeen };
     add(reason, unsent.saturating_sub(multiplexed));
     add(Incomplete::Unanswered, unanswered - multiplexed.saturating_sub(unsent));

@@ -30,8 +30,8 @@ impl Scanner<'_> {
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         udp_order::put_right(&mut self.traffic, self.peers.answered(), is_udp, sleeps);
         let unstamped = self.nic.judge(&mut self.traffic.messages);
-        let any_order = self.captures.as_ref().is_some_and(|(protocol, _)| *protocol == Protocol::Http2);
-        let in_turn = |m: &Message| !(any_order && m.flags & flags::PAIRED_BY_ID != 0);
+        let pairs_by_id = self.pairs_by_id();
+        let in_turn = |m: &Message| !(pairs_by_id && m.flags & flags::PAIRED_BY_ID != 0);
         let (messages, extras) = (&self.traffic.messages, &mut self.traffic.extras);
         let mut busy_periods = self.busy_periods.finish(end_ns, messages, extras, in_turn);
         let (every_message, extras) = (&mut self.traffic.messages, &mut self.traffic.extras);
@@ -111,11 +111,16 @@ impl Scanner<'_> {
         }
     }
 
+    /// Whether a protocol was read whose replies have their requests by an id.
+    fn pairs_by_id(&self) -> bool {
+        self.captures.as_ref().is_some_and(|(protocol, _)| protocol.pairs_by_id())
+    }
+
     /// Messages of connections that requests share have no replies.
     fn unpair(&mut self) -> Multiplexed {
         let segments = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments)));
         let mut carriers = carriers(&self.flows, segments);
-        if self.captures.as_ref().is_some_and(|(protocol, _)| *protocol == Protocol::Http2) {
+        if self.pairs_by_id() {
             // Its frames were read: what has a reply has its own.
             carriers.retain(|_, carrier| *carrier != Carrier::Http2);
         }

@@ -64,7 +64,7 @@ impl Pairs {
     fn asked(&mut self, request: &Request) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
-        if let (Protocol::Http2, Some(id)) = (self.protocol, request.id) {
+        if let (true, Some(id)) = (self.protocol.pairs_by_id(), request.id) {
             if self.streams.len() == WAITING {
                 self.streams.pop_first();
             }
@@ -93,7 +93,7 @@ impl Pairs {
 
     fn losing_requests(&mut self) {
         self.exact = false;
-        if self.protocol != Protocol::Http2 && !matches!(self.waiting.back(), Some(Waiting::Hole { .. })) {
+        if !self.protocol.pairs_by_id() && !matches!(self.waiting.back(), Some(Waiting::Hole { .. })) {
             self.waiting.push_back(Waiting::Hole { replies: 0 });
         }
     }
@@ -113,7 +113,7 @@ impl Pairs {
 
     /// The request that a reply answers.
     fn answered(&mut self, answer: &Answer) -> (Option<u64>, Pairing) {
-        if let (Protocol::Http2, Some(id)) = (self.protocol, answer.id) {
+        if let (true, Some(id)) = (self.protocol.pairs_by_id(), answer.id) {
             let seq = self.streams.remove(&id);
             return (seq, if seq.is_some() { Pairing::Id } else { Pairing::None });
         }

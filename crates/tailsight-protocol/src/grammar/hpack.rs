@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use super::huffman;
+use crate::wire::http2::read_integer;
 
 /// Bytes of entries that are remembered, as RFC 7541 §4.1 counts them. Peers agree on 4 KiB unless they say otherwise; browsers on 64 KiB.
 pub(crate) const TABLE: usize = 64 << 10;
@@ -194,17 +195,17 @@ impl Decoder {
     fn field(&mut self, bytes: &[u8], each: &mut impl FnMut(Name, Option<&[u8]>)) -> Option<usize> {
         let first = *bytes.first()?;
         if first & 0x80 != 0 {
-            let (index, used) = integer(bytes, 7)?;
+            let (index, used) = read_integer(bytes, 7)?;
             self.indexed(index, each)?;
             return Some(used);
         }
         if first & 0xe0 == 0x20 {
-            let (size, used) = integer(bytes, 5)?;
+            let (size, used) = read_integer(bytes, 5)?;
             self.resize(size);
             return Some(used);
         }
         let is_added = first & 0x40 != 0;
-        let (index, mut used) = integer(bytes, if is_added { 6 } else { 4 })?;
+        let (index, mut used) = read_integer(bytes, if is_added { 6 } else { 4 })?;
         let (name, name_bytes) = match index {
             0 => {
                 used += string(&bytes[used..], &mut self.name)?;
@@ -291,28 +292,11 @@ impl Decoder {
     }
 }
 
-/// An integer behind the prefix of its first byte (§5.1), and its length.
-fn integer(bytes: &[u8], bits: u8) -> Option<(usize, usize)> {
-    let full = (1_usize << bits) - 1;
-    let first = usize::from(*bytes.first()?) & full;
-    if first < full {
-        return Some((first, 1));
-    }
-    let mut value = full;
-    for (at, byte) in bytes[1..].iter().enumerate().take(4) {
-        value += usize::from(byte & 127) << (7 * at);
-        if byte & 128 == 0 {
-            return Some((value, at + 2));
-        }
-    }
-    None
-}
-
 /// A string (§5.2) into `text`; how many bytes it has here.
 fn string(bytes: &[u8], text: &mut Vec<u8>) -> Option<usize> {
     text.clear();
     let is_huffman = bytes.first()? & 128 != 0;
-    let (length, head) = integer(bytes, 7)?;
+    let (length, head) = read_integer(bytes, 7)?;
     let coded = bytes.get(head..head.checked_add(length)?)?;
     if is_huffman {
         huffman::decode(coded, text)?;

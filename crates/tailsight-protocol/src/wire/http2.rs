@@ -135,8 +135,8 @@ pub(crate) fn header_block(buf: &mut Vec<u8>, request: &Request<'_>) {
     }
 }
 
-/// Reads an integer at the beginning of `bytes`: it, and its length.
-fn read_integer(bytes: &[u8], bits: u8) -> Option<(usize, usize)> {
+/// Reads an integer behind the prefix, `bits` of the first byte (RFC 7541 §5.1): it, and its length.
+pub(crate) fn read_integer(bytes: &[u8], bits: u8) -> Option<(usize, usize)> {
     let most = (1_usize << bits) - 1;
     let first = usize::from(*bytes.first()?) & most;
     if first < most {

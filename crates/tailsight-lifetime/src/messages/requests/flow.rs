@@ -91,7 +91,7 @@ impl Framed {
             calls: VecDeque::new(),
             called: 0,
             resolved: 0,
-            answers: Answers::new(protocol == Protocol::Http2),
+            answers: Answers::new(protocol.pairs_by_id()),
             frames: Vec::new(),
             new,
         }

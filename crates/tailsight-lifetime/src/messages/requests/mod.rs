@@ -35,9 +35,9 @@ pub struct Framing {
 }
 
 impl Framing {
-    /// Whether each reply has its request by an id alone, and none by order (HTTP/2).
-    pub fn is_in_any_order(&self) -> bool {
-        self.protocol == Protocol::Http2.name()
+    /// Whether each reply has its request by an id alone, and none by order: [`Protocol::pairs_by_id`].
+    pub fn pairs_by_id(&self) -> bool {
+        self.protocol.parse().is_ok_and(Protocol::pairs_by_id)
     }
 }
 
