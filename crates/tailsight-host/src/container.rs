@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::Value;
+use tailsight_kernel::cgroup;
 
 use crate::cgroup::Groups;
 use crate::{Root, Stat, proc};
@@ -46,9 +47,7 @@ pub struct Container {
 impl Container {
     /// What it is called: `NAMESPACE/POD/NAME` as far as they are known, or the beginning of its id.
     pub fn title(&self) -> String {
-        let parts = [&self.namespace, &self.pod, &self.name].into_iter().flatten();
-        let title = parts.map(String::as_str).collect::<Vec<_>>().join("/");
-        if title.is_empty() { self.id.chars().take(12).collect() } else { title }
+        cgroup::container_title(&self.id, [&self.namespace, &self.pod, &self.name].map(Option::as_deref))
     }
 
     /// Whether a text means it: its id or the beginning of it, as a pod's status writes it (`containerd://ID`) too; its name; its title or
@@ -87,10 +86,10 @@ pub fn named(containers: &[Container], text: &str) -> Result<Container, Unmeant>
     }
 }
 
-/// The containers that run, by their ids. `id_of`: the container that the path of a control group names, the rule that a diagnosis has.
-pub fn running(root: &Root, id_of: impl Fn(&str) -> Option<&str>) -> Vec<Container> {
+/// The containers that run, by their ids.
+pub fn running(root: &Root) -> Vec<Container> {
     let mut containers: BTreeMap<String, Container> = BTreeMap::new();
-    for (id, pid) in first_processes(root, id_of) {
+    for (id, pid) in first_processes(root) {
         containers.insert(id.clone(), Container { id, pid, ..Container::default() });
     }
     for (id, pid) in without_engine(root) {
@@ -112,13 +111,13 @@ pub fn running(root: &Root, id_of: impl Fn(&str) -> Option<&str>) -> Vec<Contain
 
 /// The first process of each container: the one that is number 1 in there; where the container has no numbers of its own the oldest whose
 /// parent is outside of it.
-fn first_processes(root: &Root, id_of: impl Fn(&str) -> Option<&str>) -> BTreeMap<String, u32> {
+fn first_processes(root: &Root) -> BTreeMap<String, u32> {
     let pids = root.names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
     let in_containers: BTreeMap<u32, String> = pids
         .filter_map(|pid| {
             let groups = Groups::parse(root.bytes(&format!("/proc/{pid}/cgroup")).ok()?);
             let mut paths = groups.paths().filter_map(Path::to_str).filter(|path| !is_monitor(path));
-            let id = paths.find_map(|path| id_of(path).map(str::to_owned))?;
+            let id = paths.find_map(|path| cgroup::container(path).map(str::to_owned))?;
             Some((pid, id))
         })
         .collect();
@@ -228,11 +227,6 @@ mod tests {
         digit.to_string().repeat(64)
     }
 
-    /// The last part of the path, where it is an id.
-    fn id_of(path: &str) -> Option<&str> {
-        path.rsplit('/').next().filter(|part| part.len() == 64)
-    }
-
     /// A process of a tree: its control group, its parent, its number in its own namespace.
     fn process(tree: &Tree, pid: u32, group: &str, parent: u32, inside: u32) {
         tree.put(&format!("/proc/{pid}/cgroup"), format!("0::{group}\n"));
@@ -254,7 +248,7 @@ mod tests {
         process(&tree, 400, &format!("/machine.slice/libpod-conmon-/{}", id('b')), 1, 400);
         process(&tree, 401, &format!("/machine.slice/{}", id('b')), 400, 401);
         process(&tree, 390, &format!("/machine.slice/{}", id('b')), 401, 390);
-        let first = first_processes(&tree.root(), id_of);
+        let first = first_processes(&tree.root());
         assert_eq!(first, BTreeMap::from([(id('a'), 300), (id('b'), 401)]));
     }
 
@@ -291,7 +285,7 @@ mod tests {
 
     #[test]
     fn each_engine_s_names_are_read() {
-        let containers = running(&host().root(), id_of);
+        let containers = running(&host().root());
         let titles: Vec<(String, u32)> = containers.iter().map(|c| (c.title(), c.pid)).collect();
         let expected = [
             ("web", 10),
@@ -308,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_text_means_one_container_or_says_why_not() {
-        let containers = running(&host().root(), id_of);
+        let containers = running(&host().root());
         let meant = |text: &str| named(&containers, text).map(|container| container.pid);
         for (text, pid) in [
             ("web", 10),
@@ -329,10 +323,10 @@ mod tests {
 
     #[test]
     fn a_host_without_containers_and_damaged_state_have_none() {
-        assert_eq!(running(&Root::at("/nonexistent"), id_of), []);
+        assert_eq!(running(&Root::at("/nonexistent")), []);
         let tree = host();
         tree.put("/var/lib/containers/storage/overlay-containers/containers.json", "[{\"id\":");
-        let titles: Vec<String> = running(&tree.root(), id_of).iter().map(Container::title).collect();
+        let titles: Vec<String> = running(&tree.root()).iter().map(Container::title).collect();
         assert_eq!(titles[1..3], ["bbbbbbbbbbbb", "cccccccccccc"]);
     }
 }

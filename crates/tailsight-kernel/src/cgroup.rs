@@ -15,6 +15,14 @@ pub fn container(cgroup: &str) -> Option<&str> {
     })
 }
 
+/// What people call a container: `NAMESPACE/POD/NAME` as far as these are known, in this order, or the beginning of its id.
+pub fn container_title(id: &str, names: [Option<&str>; 3]) -> String {
+    /// As many digits as engines show.
+    const BEGINNING: usize = 12;
+    let title = names.into_iter().flatten().collect::<Vec<_>>().join("/");
+    if title.is_empty() { id.chars().take(BEGINNING).collect() } else { title }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

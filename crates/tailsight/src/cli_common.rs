@@ -71,7 +71,7 @@ fn first_process(name: &str) -> anyhow::Result<u32> {
         titles.join(", ")
     };
     let name_shown = Untrusted(name);
-    match container::named(&container::running(&Root::host(), tailsight_kernel::cgroup::container), name) {
+    match container::named(&container::running(&Root::host()), name) {
         Ok(container) => Ok(container.pid),
         Err(Unmeant::None(titles)) if titles.is_empty() => {
             bail!(

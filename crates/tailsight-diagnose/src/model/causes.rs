@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tailsight_kernel::cgroup;
 use tailsight_lifetime::{Doing, NamedFrame, Role, Threshold};
 
 use crate::cause::names::titled;
@@ -319,12 +320,8 @@ pub struct Who {
 impl Who {
     /// What its container is called: `NAMESPACE/POD/NAME` as far as they are known, or the beginning of its id; none of what is in none.
     pub fn container_title(&self) -> Option<String> {
-        /// As many digits as engines show.
-        const BEGINNING: usize = 12;
-        let id = self.container.as_ref()?;
-        let parts = [&self.namespace, &self.pod, &self.container_name].into_iter().flatten();
-        let title = parts.map(String::as_str).collect::<Vec<_>>().join("/");
-        Some(if title.is_empty() { id.get(..BEGINNING).unwrap_or(id).to_owned() } else { title })
+        let names = [&self.namespace, &self.pod, &self.container_name].map(Option::as_deref);
+        Some(cgroup::container_title(self.container.as_ref()?, names))
     }
 }
 

@@ -10,16 +10,13 @@ use tailsight_kernel::cgroup;
 use tailsight_trace::meta;
 use tailsight_trace::tables::TaskRow;
 
-/// Containers that are described; a node of Kubernetes runs some hundred.
-const MOST_CONTAINERS: usize = 1_000;
-
 /// The containers of these tasks, by id.
 pub(super) fn of_tasks(tasks: &[TaskRow]) -> Vec<meta::Container> {
     let ids: BTreeSet<&str> = tasks.iter().filter_map(|task| cgroup::container(&task.cgroup)).collect();
     if ids.is_empty() {
         return vec![];
     }
-    let running = container::running(&Root::host(), cgroup::container);
+    let running = container::running(&Root::host());
     let of_tasks = running.into_iter().filter(|container| ids.contains(container.id.as_str()));
     let row = |container: container::Container| meta::Container {
         id: container.id,
@@ -28,5 +25,5 @@ pub(super) fn of_tasks(tasks: &[TaskRow]) -> Vec<meta::Container> {
         pod: container.pod,
         namespace: container.namespace,
     };
-    of_tasks.take(MOST_CONTAINERS).map(row).collect()
+    of_tasks.map(row).collect()
 }
