@@ -107,9 +107,8 @@ pub fn diagnose_with(
         (causes, not_significant, cause_of_row) = analysis.causes(mine);
         analysis.functions(&mut causes, &cause_of_row, joined.as_ref());
     }
-    let summarised = summary.diagnosis(options, facts);
+    let summarised = summary.diagnosis(options, facts, &cohorts.focus.ids);
     let mut diagnosis = Diagnosis {
-        classes: by_class(lifetimes, &selection.ranked, &cohorts.focus.ids),
         focus: cohorts.focus_slice,
         reference: cohorts.reference_slice,
         clusters: clusters(&causes, &analysis.attribution.dominant, &cohorts.focus, &cause_of_row),
@@ -151,7 +150,7 @@ pub fn overview(
 ) -> Result<Diagnosis, Error> {
     let selection = Selection::of(&lifetimes.messages, options);
     let summary = Summary::new(lifetimes, &lifetimes.messages, (options, &selection), facts)?;
-    Ok(Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts) })
+    Ok(Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts, &[]) })
 }
 
 /// The results about a run's messages that need no comparison.
@@ -178,8 +177,8 @@ impl<'a> Summary<'a> {
         Ok(Summary { lifetimes, classification, counts, selection })
     }
 
-    /// A diagnosis without causes.
-    fn diagnosis(&self, options: &Options, facts: &RecordingFacts) -> Diagnosis {
+    /// A diagnosis without causes. `focus`: the ids of the messages under study.
+    fn diagnosis(&self, options: &Options, facts: &RecordingFacts, focus: &[u32]) -> Diagnosis {
         let (lifetimes, leg, ranked) = (self.lifetimes, options.leg, &self.selection.ranked[..]);
         let legs = self.selection.latencies.percentiles();
         let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
@@ -191,7 +190,7 @@ impl<'a> Summary<'a> {
             messages: self.counts.clone(),
             latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |leg_latency| leg_latency.latency_ns.clone()),
             legs,
-            classes: by_class(lifetimes, ranked, &[]),
+            classes: by_class(lifetimes, ranked, focus),
             not_available: None,
             typical: typical(lifetimes, &self.classification, options, ranked),
             slowest: slowest(lifetimes, &self.classification, leg, ranked),

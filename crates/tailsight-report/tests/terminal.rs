@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tailsight_diagnose::cause::Subject;
-use tailsight_diagnose::model::{Fix, NextStep};
+use tailsight_diagnose::model::{ClassLatency, Fix, NextStep, Slice};
 use tailsight_diagnose::{Category, Diagnosis};
 use tailsight_lifetime::{FrameKind, NamedFrame};
 use tailsight_report::terminal::{Style, diagnosis, diagnosis_of, more, record_summary};
@@ -545,6 +545,13 @@ fn a_process_is_said_with_its_threads() {
     let who = d.causes[0].who.as_mut().expect("known");
     (who.processes, who.threads) = (1, 1);
     assert!(!diagnosis(&d, &plain(140)).contains("rustc ("));
+    // In a container it is said with that one: by its names, else by the beginning of its id.
+    d.causes[0].who.as_mut().expect("known").container = Some("0123456789abcdef".into());
+    assert!(diagnosis(&d, &plain(140)).contains("rustc (container 0123456789ab)"));
+    let who = d.causes[0].who.as_mut().expect("known");
+    (who.namespace, who.pod, who.container_name) = (Some("shop".into()), None, Some("cart\x1b[H".into()));
+    let text = diagnosis(&d, &plain(140));
+    assert!(text.contains("rustc (container shop/cart") && !text.contains('\x1b'), "{text}");
 }
 
 /// What the JSON names with frames is said in words, and has a second line where it does not fit.
@@ -561,6 +568,34 @@ fn a_chain_of_frames_is_said_in_words() {
     let mut rows = text.lines().skip_while(|l| !l.contains("perhaps held by"));
     assert!(rows.next().is_some() && rows.next().is_some_and(|l| l.trim().starts_with("lab-holder,")), "{text}");
     assert!(!text.contains("holds it"), "{text}");
+}
+
+/// With a protocol: whose the slow messages are. A class comes from the wire, and may be anything.
+#[test]
+fn classes_say_whose_the_slow_messages_are() {
+    let class = |name: &str, messages, focus, ns: &[(&str, u64)]| ClassLatency {
+        name: name.into(),
+        messages,
+        focus,
+        latency_ns: ns.iter().map(|&(key, ns)| (key.into(), ns)).collect(),
+    };
+    let order = class("POST /order", 1_200, 38, &[("p50", 1_400_000), ("p99", 28_000_000)]);
+    let odd = class("GET \u{1b}[31m", 9, 2, &[("p50", 600_000)]);
+    let of = |classes: &[ClassLatency], to: f64| {
+        let example = example();
+        let focus = Slice { to, ..example.focus };
+        diagnosis(&Diagnosis { classes: classes.to_vec(), focus, ..example }, &plain(120))
+    };
+    let said = of(&[order.clone(), odd], 1.0);
+    let rows: Vec<&str> = said.lines().skip_while(|line| *line != "Requests by class:").skip(1).take(2).collect();
+    assert_eq!(rows[0], "  POST /order  1,200  p50 1.40 ms  p99 28.0 ms  38 of the 40 slow ones");
+    assert!(rows[1].ends_with("      9  p50  600 us  p99     N/A  2 of the 40 slow ones"), "{}", rows[1]);
+    assert!(!said.contains('\u{1b}'));
+    let many: Vec<ClassLatency> = (0..9).map(|_| order.clone()).collect();
+    assert!(of(&many, 1.0).contains("\n  3 further: 3,600 messages\n"));
+    assert!(of(&many, 0.5).contains("38 of the 342 under study"));
+    // One class says nothing that the percentiles do not.
+    assert!(!of(&[order], 1.0).contains("by class"));
 }
 
 #[test]

@@ -28,12 +28,12 @@ pub(super) fn table(d: &Diagnosis, style: &Style) -> Vec<String> {
     let cell =
         |class: &ClassLatency, key: &str| class.latency_ns.get(key).map_or("N/A".to_owned(), |&ns| units::duration(ns));
     let focus: u64 = d.classes.iter().map(|class| class.focus).sum();
-    let ones = if d.focus.to >= 1.0 { "slow ones" } else { "under study" };
+    let are_studied = if d.focus.to >= 1.0 { "slow ones" } else { "under study" };
     let mut out = vec![paint(style, "1", "Requests by class:")];
     for ((class, name), count) in listed.iter().zip(&names).zip(&counts) {
         let latencies: Vec<String> = KEYS.iter().map(|key| format!("{key} {:>7}", cell(class, key))).collect();
         let slow = if focus > 0 {
-            format!("  {} of the {} {ones}", units::count(class.focus), units::count(focus))
+            format!("  {} of the {} {are_studied}", units::count(class.focus), units::count(focus))
         } else {
             String::new()
         };
