@@ -100,7 +100,7 @@ thresholds! {
     SlotsInLine = "slots-in-line", 0.9 Share,
         "… and such a part of what was sent to the server meanwhile, for messages that are known, was late, too";
     AskersTold = "askers-told", 8 Count,
-        "so many requests to other servers must agree on the order in which a loop asks, where nothing tells whose each is …";
+        "so many requests to other servers must agree on the order in which a loop asks, or on how jobs are handed to the threads that ask, where nothing tells whose each is …";
     AskersAgree = "askers-agree", 0.95 Share,
         "… and in such a part of them";
     UnreadPart = "unread-part", 1_000_000 Ns,

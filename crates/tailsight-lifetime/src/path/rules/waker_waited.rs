@@ -63,10 +63,7 @@ fn origin(
     }
     match waker {
         Some(w) if !w.interrupt && depth < WAKER_DEPTH && activity.threads.names().is_target(w.tid) => {
-            // A worker that was given another message meanwhile, and ended the sleep while it served that, had what both needed.
-            let served_what_it_was_given = serves_others(activity, &focus, tid, to);
-            let before = || origin(activity, w.tid, (from, until), place, focus, depth + 1);
-            if served_what_it_was_given { None } else { before() }
+            origin(activity, w.tid, (from, until), place, focus, depth + 1)
         }
         _ if how.polls() && !how.stopped => Some(Origin { until, how, by: None }),
         _ => None,

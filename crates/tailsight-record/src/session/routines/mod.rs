@@ -38,10 +38,10 @@ const MOST_AT_ONCE: usize = 64;
 const MOST_WAKERS: usize = 16;
 /// Who has a younger message is let be.
 const YOUNGEST_NS: u64 = 1_000_000;
-/// While all messages of a Python program are younger than this, its tasks are looked at one time in so many: most answer soon, and what looks
-/// may take is for those that do not.
-const YOUNG_NS: u64 = 5_000_000;
-const YOUNG_TURNS: u64 = 4;
+/// A message of a Python program that is older than this is slow: most are answered sooner, and what looks may take is for those that are not.
+const SLOW_NS: u64 = 5_000_000;
+/// While none is, tasks are looked at in one turn of so many.
+const TURNS_WITHOUT_SLOW: u64 = 4;
 /// A goroutine that has not answered for so long is none that answers: its messages go to others. So is a socket.
 const OLDEST_NS: u64 = 10_000_000_000;
 /// Looks that are kept: those of a minute in which one goroutine after the other waits.
@@ -271,10 +271,10 @@ impl Routines {
                 self.look_at(&Open { since_ns: NO_MESSAGE, ..waker });
             }
         }
-        let are_young = sockets.iter().all(|open| age(open) < YOUNG_NS);
-        let is_left_out = are_young && !self.said.turns.is_multiple_of(YOUNG_TURNS);
-        for pid in sockets.iter().map(|open| open.pid).filter(|_| !is_left_out).collect::<BTreeSet<u32>>() {
-            self.look_at_tasks(pid, |address| routines::number_of(loaded, address), stacks);
+        if sockets.iter().any(|open| age(open) >= SLOW_NS) || self.said.turns.is_multiple_of(TURNS_WITHOUT_SLOW) {
+            for pid in sockets.iter().map(|open| open.pid).collect::<BTreeSet<u32>>() {
+                self.look_at_tasks(pid, |address| routines::number_of(loaded, address), stacks);
+            }
         }
         let took = own_cpu().saturating_sub(began);
         self.said.cpu_ns += took.as_nanos() as u64;
