@@ -107,12 +107,38 @@ pub fn cost(meta: &mut RunMeta, hooks: &[HookState], costs: Result<Vec<ProgramCo
 
 /// The steps of the wall clock. Lifetimes use CLOCK_MONOTONIC alone, so the error of this comparison does not affect them.
 pub fn clocks(meta: &mut RunMeta, rows: &[tailsight_trace::tables::ClockRow]) {
-    let verdict = judge(rows);
-    for (at, size) in verdict.steps {
-        meta.warnings.push(format!(
-            "the wall clock was stepped by {:.3} ms, {:.3} s into the recording; lifetimes use CLOCK_MONOTONIC and are not affected",
-            size as f64 / 1e6,
-            at.saturating_sub(meta.start_ns) as f64 / 1e9
-        ));
+    meta.warnings.extend(steps_said(&judge(rows).steps, meta.start_ns));
+}
+
+/// Steps of the wall clock in a sentence; none where there were none. `steps`: CLOCK_MONOTONIC and size, ns. A host that sets its guest's clock
+/// over and over makes dozens, which are one remark.
+fn steps_said(steps: &[(u64, i64)], start_ns: u64) -> Option<String> {
+    let &(first_ns, size_ns) = steps.first()?;
+    let first_s = first_ns.saturating_sub(start_ns) as f64 / 1e9;
+    let largest_ns = steps.iter().map(|&(_, size_ns)| size_ns.unsigned_abs()).max()?;
+    let said = match steps.len() {
+        1 => format!("by {:.3} ms, {first_s:.3} s into the recording", size_ns as f64 / 1e6),
+        n => {
+            format!("{n} times, by {:.3} ms at most, first {first_s:.3} s into the recording", largest_ns as f64 / 1e6)
+        }
+    };
+    Some(format!("the wall clock was stepped {said}; lifetimes use CLOCK_MONOTONIC and are not affected"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A guest whose clock its host set every 100 ms had 29 remarks, and what else there was to say was cut.
+    #[test]
+    fn steps_of_the_wall_clock_are_one_remark() {
+        assert_eq!(steps_said(&[], 0), None);
+        let said = |steps: &[(u64, i64)]| steps_said(steps, 1_000_000_000).unwrap();
+        let rest = "; lifetimes use CLOCK_MONOTONIC and are not affected";
+        let one = (1_226_000_000, -500_000);
+        assert_eq!(said(&[one]), format!("the wall clock was stepped by -0.500 ms, 0.226 s into the recording{rest}"));
+        let many = "3 times, by 1.000 ms at most, first 0.226 s into the recording";
+        let steps = [one, (1_326_000_000, 1_000_000), (1_426_000_000, 500_000)];
+        assert_eq!(said(&steps), format!("the wall clock was stepped {many}{rest}"));
     }
 }
