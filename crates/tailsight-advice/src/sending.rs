@@ -10,10 +10,10 @@ pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {
     let has_transmit = matches!(diagnosis.leg, Leg::Transmit | Leg::Total);
     let entries = diagnosis.send_entry.iter().filter(|_| has_transmit);
     let begins = entries.filter_map(|(protocol, source)| begins(&protocol.to_uppercase(), source));
-    let (counts, pushes) = (&diagnosis.circumstances, diagnosis.sent.as_ref().and_then(|sent| sent.pushes.as_ref()));
+    let counts = &diagnosis.circumstances;
     let of = |n: u64, says: fn(u64) -> String| (n > 0).then(|| says(n));
     let others = [
-        parts_of_replies(counts, pushes.map_or(0, |pushes| pushes.calls)),
+        parts_of_replies(counts),
         of(counts.retransmitted, |n| {
             let times = if n == 1 { "once".into() } else { format!("{n} times") };
             format!(
@@ -55,8 +55,8 @@ fn begins(protocol: &str, source: &str) -> Option<String> {
 const PUSHES_NOTED: u64 = 100;
 
 /// What was made of sends that came after a reply and other work.
-fn parts_of_replies(circumstances: &Circumstances, pushes: u64) -> Option<String> {
-    let continued = circumstances.continued_replies;
+fn parts_of_replies(circumstances: &Circumstances) -> Option<String> {
+    let (continued, pushes) = (circumstances.continued_replies, circumstances.unasked_sends);
     if continued > 0 {
         let replies = if continued == 1 { "1 reply goes".into() } else { format!("{continued} replies go") };
         let means = if circumstances.framing.is_some() { "" } else { " (told by when the client asks next)" };
@@ -80,10 +80,10 @@ mod tests {
 
     #[test]
     fn what_was_made_of_sends_after_a_reply_is_said() {
-        let with = |continued_replies, messages, pushes, protocol: bool| {
+        let with = |continued_replies, messages, unasked_sends, protocol: bool| {
             let framing = protocol.then(Default::default);
-            let run = Circumstances { continued_replies, messages, framing, is_readable: true, ..Default::default() };
-            parts_of_replies(&run, pushes)
+            let counts = Circumstances { continued_replies, messages, unasked_sends, ..Default::default() };
+            parts_of_replies(&Circumstances { framing, is_readable: true, ..counts })
         };
         assert_eq!(with(0, 300, 2, false), None, "less than one in a hundred");
         let pushes = with(0, 300, 3, false).expect("a note");
@@ -91,8 +91,8 @@ mod tests {
             pushes.starts_with("3 sends to clients came after a reply") && pushes.contains("--protocol"),
             "{pushes}"
         );
-        let in_tls = Circumstances { messages: 3, ..Circumstances::default() };
-        let in_tls = parts_of_replies(&in_tls, 1).expect("a note");
+        let in_tls = Circumstances { messages: 3, unasked_sends: 1, ..Circumstances::default() };
+        let in_tls = parts_of_replies(&in_tls).expect("a note");
         assert!(!in_tls.contains("--protocol"), "no protocol is read in TLS: {in_tls}");
         let parsed = with(2, 2, 0, true).expect("a note");
         assert!(parsed.starts_with("2 replies go on after the thread had turned to other work: "), "{parsed}");

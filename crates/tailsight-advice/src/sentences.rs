@@ -220,6 +220,9 @@ fn whose(cause: &Cause) -> String {
     format!(" ({})", parts.join(", "))
 }
 
+/// From this part of a wait on it is all of it, as far as a word tells.
+const WHOLE_WAIT: f64 = 0.95;
+
 /// What held the messages ahead, without its functions; nothing when that is not known.
 fn held(root: &[Root]) -> Option<String> {
     let first = root.first()?;
@@ -229,9 +232,12 @@ fn held(root: &[Root]) -> Option<String> {
         1 => format!("{more} in 1 message"),
         messages => format!("in {messages} messages, {more} on average"),
     };
+    let waiters = first.waiters.map_or_else(String::new, |waiters| format!(", behind which {waiters} waited"));
+    // What those were served that came meanwhile is not in it, so it is the least.
+    let least = if first.of_wait.is_some_and(|part| part < WHOLE_WAIT) { "at least " } else { "" };
     let of_wait =
-        first.of_wait.map_or_else(String::new, |part| format!(" ({:.0} % of the wait)", part.min(1.0) * 100.0));
-    Some(format!("what held those: {what}, {messages}{of_wait}"))
+        first.of_wait.map_or_else(String::new, |part| format!(" ({least}{:.0} % of the wait)", part.min(1.0) * 100.0));
+    Some(format!("what held those: {what}, {messages}{waiters}{of_wait}"))
 }
 
 /// A root in words: what it is, then whose or where, and its first function.

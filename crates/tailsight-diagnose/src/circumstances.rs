@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tailsight_lifetime::model::flags;
-use tailsight_lifetime::{Lifetimes, Message};
+use tailsight_lifetime::{Lifetimes, Message, SentKind};
 
 use crate::cohorts::Cohort;
 use crate::estimate::{CostOfKind, Estimates};
@@ -24,6 +24,7 @@ pub(crate) fn of(lifetimes: &Lifetimes) -> Circumstances {
         shared_connections: lifetimes.multiplexed.connections,
         unknown_backend_calls: lifetimes.unknown_backend_calls,
         continued_replies: lifetimes.messages.iter().filter(|m| m.flags & flags::CONTINUED != 0).count() as u64,
+        unasked_sends: lifetimes.sent.iter().filter(|sent| sent.kind == SentKind::Push).count() as u64,
         retransmitted: lifetimes.outgoing.retransmitted,
         dropped: lifetimes.outgoing.dropped.values().sum(),
         numa_moves: lifetimes.numa_moves,

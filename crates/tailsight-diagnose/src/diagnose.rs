@@ -355,9 +355,8 @@ impl<'a> Analysis<'a> {
                 }
             }
             let leg = if to_be_received * 2.0 >= waited_ns { Leg::Receive } else { Leg::Service };
-            let hit = (&focus.ids[..], waited_ns);
             let queue = root::Queue { lifetimes, classification, granularity_ns, mine, ahead, leg };
-            queue.roots(hit, reference, |held| self.costs_ahead(held, reference))
+            queue.roots(&focus.ids, reference, |held| self.costs_ahead(held, reference))
         };
         let (mut causes, mut not_significant) = (Vec::with_capacity(self.rows.rows.len()), vec![]);
         for (i, deviation_ns) in deviations.iter().copied().enumerate() {

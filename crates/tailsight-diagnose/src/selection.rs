@@ -62,7 +62,7 @@ impl Selection {
         median.iter().chain(slowest_of(&self.ranked)).for_each(|&(_, id)| add(id));
         self.basis.ids().for_each(&mut add);
         let chains = root::chains(messages, &self.ahead, &cohorts.focus.ids);
-        chains.into_iter().flatten().for_each(add);
+        chains.into_iter().flat_map(|(_, chain)| chain).for_each(add);
         read
     }
 }

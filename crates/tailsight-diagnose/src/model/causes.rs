@@ -383,12 +383,15 @@ pub struct Root {
     pub mean_ns: i64,
     /// Its part of all that held the messages ahead, 0 to 1.
     pub share: f64,
-    /// Its part of what the focus waited behind others; more than 1 where messages arrived while it lasted. Absent in diagnoses of older
-    /// versions.
+    /// Its part of what the focus waited behind others. In older versions more than 1 where messages arrived while it lasted; absent in
+    /// diagnoses of those before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_wait: Option<f64>,
     /// How many messages it held.
     pub messages: u64,
+    /// How many messages of the focus waited behind these. Absent in diagnoses of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiters: Option<u64>,
     /// Samples in its time: of those messages, of the reference. Absent where the run has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples: Option<[u64; 2]>,

@@ -22,6 +22,8 @@ pub struct Circumstances {
     pub unknown_backend_calls: u64,
     /// Replies that went on after the thread had turned to other work.
     pub continued_replies: u64,
+    /// Sends to clients that answer no message, as far as is known.
+    pub unasked_sends: u64,
     /// How often a segment of what the application sent was sent again.
     pub retransmitted: u64,
     /// Outgoing packets of replies that this host dropped.

@@ -12,7 +12,7 @@ use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
-use tailsight_lifetime::{Frame, LEGS, Leg, Lifetimes, Message, Role, Threshold};
+use tailsight_lifetime::{Context, Frame, LEGS, Leg, Lifetimes, Message, Part, Role, Threshold};
 
 use crate::cause::{Category, Subject, names};
 use crate::cohorts::Cohort;
@@ -153,20 +153,15 @@ pub struct Queue<'a> {
 }
 
 impl Queue<'_> {
-    /// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones. `waited_ns`: how
-    /// much longer than the reference a message of `hit` waited behind others, mean. `costs`: what events cost the messages ahead.
-    pub fn roots(
-        &self,
-        (hit, waited_ns): (&[u32], f64),
-        reference: &Cohort,
-        costs: impl FnOnce(&Cohort) -> Costs,
-    ) -> Vec<HeldRoot> {
+    /// What held the messages ahead of those in `hit`, largest first; nothing when they took no longer than ordinary ones. `costs`: what
+    /// events cost the messages ahead.
+    pub fn roots(&self, hit: &[u32], reference: &Cohort, costs: impl FnOnce(&Cohort) -> Costs) -> Vec<HeldRoot> {
         let Queue { lifetimes, classification, granularity_ns, mine, ahead, leg } = *self;
         let row_of = FxHashMap::default();
         let mut table = Table { lifetimes, classification, rows: vec![], ids: BTreeMap::new(), row_of, costs: None };
         let chains = chains(mine, ahead, hit);
         let mut is_in_chain = vec![false; mine.len()];
-        chains.iter().flatten().for_each(|&id| is_in_chain[id as usize] = true);
+        chains.iter().flat_map(|(_, chain)| chain).for_each(|&id| is_in_chain[id as usize] = true);
         let held = (0..).zip(&is_in_chain).filter(|(_, is_held)| **is_held).map(|(id, _)| &mine[id]);
         let held: Vec<(u64, u32)> = held.map(|m| (m.latency(Leg::Total).unwrap_or(0), m.id)).collect();
         table.take(costs(&Cohort::of(&held)));
@@ -184,18 +179,47 @@ impl Queue<'_> {
         }
         usual.iter_mut().for_each(|ns| *ns /= reference.len().div_ceil(step).max(1) as f64);
         let mut excess: FxHashMap<u32, Vec<f64>> = FxHashMap::default();
-        let mut total: Vec<f64> = vec![];
-        for &before in chains.iter().flatten() {
-            let rows = excess.entry(before).or_insert_with(|| table.excess(before, turn(before), &usual));
-            total.resize(total.len().max(rows.len()), 0.0);
-            total.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
+        let (mut total, mut wait_ns): (Vec<f64>, f64) = (vec![], 0.0);
+        for (id, chain) in &chains {
+            let mut of_chain: Vec<f64> = vec![];
+            for &before in chain {
+                let rows = excess.entry(before).or_insert_with(|| table.excess(before, turn(before), &usual));
+                of_chain.resize(of_chain.len().max(rows.len()), 0.0);
+                of_chain.iter_mut().zip(rows.iter()).for_each(|(sum, ns)| *sum += ns);
+            }
+            // A message that came while it lasted was not held for all of it.
+            let held_ns: f64 = of_chain.iter().filter(|ns| **ns > 0.0).sum();
+            let waited_ns = self.waited_ns(*id) as f64;
+            wait_ns += waited_ns;
+            let part = if held_ns > waited_ns { waited_ns / held_ns } else { 1.0 };
+            total.resize(total.len().max(of_chain.len()), 0.0);
+            total.iter_mut().zip(of_chain).for_each(|(sum, ns)| *sum += ns * part);
         }
         let excess_ns: f64 = total.iter().filter(|ns| **ns > 0.0).sum();
-        let wait_ns = waited_ns * chains.len() as f64;
         if excess_ns < Threshold::RootExplains.share() * wait_ns {
             return vec![];
         }
-        largest(&table, &excess, (&total, wait_ns), granularity_ns)
+        let mut roots = largest(&table, &excess, (&total, wait_ns), granularity_ns);
+        for held in &mut roots {
+            let waits = |(_, chain): &&(u32, Vec<u32>)| chain.iter().any(|id| held.held.binary_search(id).is_ok());
+            held.root.waiters = Some(chains.iter().filter(waits).count() as u64);
+        }
+        roots
+    }
+
+    /// How long a message waited behind others of its own thread, ns.
+    fn waited_ns(&self, id: u32) -> u64 {
+        let is_own = |part: &&Part| {
+            let owner = &self.lifetimes.owners[part.owner as usize];
+            part.role == Role::A && !matches!(owner.context, Context::Sibling { .. })
+        };
+        let parts = LEGS.into_iter().enumerate().flat_map(|(segment, leg)| {
+            self.lifetimes.part_slice(id, leg).iter().filter(is_own).map(move |part| (segment, part))
+        });
+        let waits = parts.filter(|(segment, part)| {
+            self.classification.at(*segment, Role::A, part.owner).category == Category::HolBlocking
+        });
+        waits.map(|(_, part)| part.ns).sum()
     }
 }
 
@@ -232,6 +256,7 @@ fn largest(
                 share: share(ns),
                 of_wait: (wait_ns > 0.0).then(|| ns / wait_ns),
                 messages: held.len() as u64,
+                waiters: None,
                 samples: None,
                 functions: vec![],
                 hot_path: vec![],
@@ -242,12 +267,12 @@ fn largest(
     largest.into_iter().filter_map(root).take(ROOTS).collect()
 }
 
-/// The chains of these messages, or of an even part of them, if they are many.
-pub(crate) fn chains(mine: &[Message], ahead: &Ahead, hit: &[u32]) -> Vec<Vec<u32>> {
+/// The chains of these messages, each with the message's id, or of an even part of them, if they are many.
+pub(crate) fn chains(mine: &[Message], ahead: &Ahead, hit: &[u32]) -> Vec<(u32, Vec<u32>)> {
     let mut is_in_chain = vec![false; mine.len()];
     let step = hit.len().div_ceil(FOLLOWED).max(1);
     let followed = hit.iter().step_by(step).filter(|&&id| (id as usize) < mine.len());
-    followed.map(|&id| chain(mine, ahead, &mine[id as usize], &mut is_in_chain)).collect()
+    followed.map(|&id| (id, chain(mine, ahead, &mine[id as usize], &mut is_in_chain))).collect()
 }
 
 /// The messages that one waited behind, and those that the first of these waited behind, and so on. `seen`: false for every
