@@ -915,6 +915,8 @@ export type Payload = {
   bytes: number;
   /** The application's protocol: `memcached`, `resp`, `http1` or `http2`. */
   protocol: string;
+  /** Breakpoints at which the plain text of TLS was read; absent where none of the target's files has a function for it. */
+  tls?: Tls | null;
 };
 
 /** The causes of one slice by how many messages they hit. */
@@ -1459,6 +1461,22 @@ export type Timeline = {
   /** (ns, core or -1, index in `slots`, whether it begins), one after the other in one list. */
   spans: number[];
   tid: number;
+};
+
+/** Breakpoints at the functions through which plain text goes into TLS and comes out. */
+export type Tls = {
+  /** What a call takes with the recorder's program, ns; absent where that could not be measured. */
+  call_ns?: number | null;
+  /** Calls of these functions. */
+  calls: number;
+  /** Files that have them, by name. */
+  files: string[];
+  /** Calls a second above which they are taken away. */
+  most_per_second: number;
+  /** When they were taken away because there were too many calls, CLOCK_MONOTONIC ns. */
+  off_ns?: number | null;
+  /** Places of these files that have one. */
+  places: number;
 };
 
 /** Functions that were traced from their begin to their end. */

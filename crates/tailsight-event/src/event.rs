@@ -215,6 +215,10 @@ kinds! {
     RoutineWaited = 98, "with RoutineWoken of programs of Go", Woken;
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", Piece;
+    /// A function of a TLS library returned: so much plain text it gave to a thread of the target, or took from it; only with --protocol.
+    PlainText = 70, "uretprobe of SSL_read, SSL_write and the like", PlainText;
+    /// First bytes of the plain text of the thread's last PlainText.
+    PlainPiece = 71, "with PlainText", Piece, "low_sequence: of the connection's number";
 }
 
 /// Flags in `aux` of context switches.

@@ -429,6 +429,13 @@ layouts! {
         low_sequence: u8 = aux[8..16], "low byte of the packet's sequence number";
         payload: Bytes24 = abc, "24 bytes";
     }
+    /// Plain text that went through a TLS library.
+    PlainText {
+        outgoing: u16 = aux[0..1], "direction: 1 out";
+        connection: u64 = a, "number of the library's connection: two that are open at a time have two";
+        bytes: u32 = b[0..32], "bytes; 0: it had none to give, or took none yet";
+        begin_ns: u32 = b[32..64], "when the call began, CLOCK_MONOTONIC ns (low 32 bits)";
+    }
     /// Bytes that were copied.
     Copied {
         bytes: u64 = a, "bytes";

@@ -33,10 +33,11 @@ pub fn first(options: &Options, app: &str, cpus: u32, slots: u64) -> RunMeta {
             bytes: slots * u64::from(cpus) * size_of::<Event>() as u64,
             drains: 0,
         },
-        payload: options
-            .payload
-            .as_ref()
-            .map(|p| meta::Payload { protocol: p.protocol.clone(), bytes: p.pieces() * 24 }),
+        payload: options.payload.as_ref().map(|p| meta::Payload {
+            protocol: p.protocol.clone(),
+            bytes: p.pieces() * 24,
+            tls: None,
+        }),
         ..RunMeta::default()
     }
 }

@@ -559,6 +559,29 @@ pub struct Payload {
     pub protocol: String,
     /// Bytes of each segment that were kept at most.
     pub bytes: u32,
+    /// Breakpoints at which the plain text of TLS was read; absent where none of the target's files has a function for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+}
+
+/// Breakpoints at the functions through which plain text goes into TLS and comes out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Tls {
+    /// Files that have them, by name.
+    pub files: Vec<String>,
+    /// Places of these files that have one.
+    pub places: u64,
+    /// Calls of these functions.
+    pub calls: u64,
+    /// Calls a second above which they are taken away.
+    pub most_per_second: u64,
+    /// What a call takes with the recorder's program, ns; absent where that could not be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_ns: Option<f64>,
+    /// When they were taken away because there were too many calls, CLOCK_MONOTONIC ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub off_ns: Option<u64>,
 }
 
 /// What the recording cost.

@@ -5,7 +5,7 @@
 //! lower bound.
 
 use tailsight_trace::event::{KINDS, Kind, VECTORS};
-use tailsight_trace::meta::{Hook, TaskBreakpoints, Traced};
+use tailsight_trace::meta::{Hook, TaskBreakpoints, Tls, Traced};
 use tailsight_trace::{Event, fields};
 
 /// Nanoseconds a run, by event.
@@ -25,8 +25,8 @@ impl Default for HookCosts {
 }
 
 /// Events that a hook writes beside its own: their cost is in that.
-const WITH_OTHERS: [Kind; 6] =
-    [Kind::RxHardware, Kind::FlowAddr6, Kind::Steal, Kind::Payload, Kind::Lost, Kind::Current];
+const WITH_OTHERS: [Kind; 7] =
+    [Kind::RxHardware, Kind::FlowAddr6, Kind::Steal, Kind::Payload, Kind::PlainPiece, Kind::Lost, Kind::Current];
 
 impl HookCosts {
     /// From the hooks of a run.
@@ -73,6 +73,15 @@ impl HookCosts {
         self
     }
 
+    /// And what a call of a function of TLS takes with its two breakpoints.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<&Tls>) -> HookCosts {
+        if let Some(call_ns) = tls.and_then(|tls| tls.call_ns) {
+            self.by_kind[Kind::PlainText as usize] = call_ns.round().clamp(0.0, f64::from(u16::MAX)) as u16;
+        }
+        self
+    }
+
     /// Of the run that wrote this event, ns.
     pub fn of_event(&self, kind: Kind, event: &Event) -> u16 {
         let vector =
@@ -104,6 +113,13 @@ mod tests {
                 .map(|kind| costs.of_event(kind, &Event::default()))
         };
         assert_eq!((costs_ns(9, 0), costs_ns(9, 1), costs_ns(9, 9)), ([620; 3], [620; 3], [8_900; 3]));
+    }
+
+    #[test]
+    fn a_call_of_tls_costs_both_of_its_breakpoints() {
+        let costs = HookCosts::default().with_tls(Some(&Tls { call_ns: Some(11_937.9), ..Tls::default() }));
+        let cost_ns = |kind| costs.of_event(kind, &Event::default());
+        assert_eq!((cost_ns(Kind::PlainText), cost_ns(Kind::PlainPiece)), (11_938, 0));
     }
 
     #[test]

@@ -213,6 +213,8 @@ pub struct RunContext {
     pub cpus: u16,
     /// The protocol whose requests are messages, and how many bytes of each segment were kept for that.
     pub protocol: Option<(Protocol, u32)>,
+    /// The run has the plain text of TLS, too.
+    pub reads_tls: bool,
     /// The clocks of NICs that stamp.
     pub nic: NicClocks,
     /// What the recorder's hooks cost.
@@ -263,7 +265,10 @@ impl RunContext {
             symbols,
             cpus,
             nic: NicClocks::new(&run.meta.nic, &run.nic_clocks),
-            costs: HookCosts::of(&run.meta.hooks).with_traced(run.meta.traced.as_ref()).with_breakpoints(breakpoints),
+            costs: HookCosts::of(&run.meta.hooks)
+                .with_traced(run.meta.traced.as_ref())
+                .with_breakpoints(breakpoints)
+                .with_tls(run.meta.payload.as_ref().and_then(|payload| payload.tls.as_ref())),
             samples: SampleClock::new(&run.samples.rows, run.meta.sampling.as_ref(), cpus),
             routines: looks::looks(&run.routines, &run.samples),
             futures: looks::futures(&run.routines, &run.samples),
@@ -273,6 +278,7 @@ impl RunContext {
             send_entry: run.meta.sends_from(),
             drop_reasons,
             containers: run.meta.containers.clone(),
+            reads_tls: run.meta.payload.as_ref().is_some_and(|payload| payload.tls.is_some()),
             protocol: run.meta.payload.as_ref().and_then(|p| Some((p.protocol.parse().ok()?, p.bytes))),
         }
     }

@@ -322,6 +322,12 @@ impl Receiver {
         self.received = Some(upto);
     }
 
+    /// What waits for a receive call and has so many bytes is no message.
+    pub fn forget(&mut self, bytes: u32) {
+        self.pending.retain(|p| p.end.wrapping_sub(p.seq) != bytes);
+        self.handed = self.pending.iter().take_while(|p| p.handoff_ns != 0).count();
+    }
+
     /// The first sequence number that waits for a receive call.
     pub fn next(&self) -> Option<u32> {
         self.pending.front().map(|p| p.seq)

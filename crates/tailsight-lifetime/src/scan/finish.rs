@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_kernel::syscalls::waits_for_work;
 use tailsight_protocol::Protocol;
 use tailsight_trace::FlowKey;
@@ -14,6 +14,7 @@ use crate::input;
 use crate::messages::multiplexed::{Carrier, Multiplexed, carriers};
 use crate::messages::reorder::{gathered, sort_pairs};
 use crate::messages::requests::Framing;
+use crate::messages::requests::plain_text::{PlainText, PlainTexts};
 use crate::messages::turns::Turns;
 use crate::messages::{Extra, Traffic, overtaken, udp_order};
 use crate::model::{Flow, Incomplete, Message, Sent, SentKind, Without, flags};
@@ -120,10 +121,16 @@ impl Scanner<'_> {
     fn unpair(&mut self) -> Multiplexed {
         let segments = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments)));
         let mut carriers = carriers(&self.flows, segments);
-        if self.pairs_by_id() {
-            // Its frames were read: what has a reply has its own.
-            carriers.retain(|_, carrier| *carrier != Carrier::Http2);
-        }
+        // Its frames were read: what has a reply has its own.
+        let decrypted =
+            self.tcp.values().filter(|flow| flow.framed.as_ref().is_some_and(|framed| framed.is_decrypted()));
+        let decrypted: FxHashSet<u32> = decrypted.filter_map(|flow| flow.index).collect();
+        let pairs_by_id = self.pairs_by_id();
+        carriers.retain(|flow, carrier| match carrier {
+            Carrier::Http2 => !pairs_by_id,
+            Carrier::Tls => !decrypted.contains(flow),
+            Carrier::Plain | Carrier::Unknown => true,
+        });
         Multiplexed::unpair(&mut self.traffic, &self.flows, &carriers)
     }
 
@@ -135,6 +142,8 @@ impl Scanner<'_> {
                 self.framed_xmit(&packet, cpu);
             }
         }
+        let cut: Vec<PlainText> = self.plain_texts.iter_mut().flat_map(PlainTexts::close_rest).collect();
+        cut.into_iter().for_each(|text| self.read(Some(text)));
         let others = input::others_flows(self.facts);
         for (key, flow) in &mut self.tcp {
             // Another server on the same port (in another network namespace, or a worker that was not chosen) holds it.

@@ -31,6 +31,7 @@ use crate::messages::replies::Replies;
 use crate::messages::requests::Framing;
 use crate::messages::requests::capture::{Captures, Open};
 use crate::messages::requests::classes::RequestClass;
+use crate::messages::requests::plain_text::PlainTexts;
 use crate::messages::routines::Routines;
 use crate::messages::task_runs::TaskRuns;
 use crate::messages::udp::Datagrams;
@@ -134,6 +135,8 @@ struct Scanner<'a> {
     udp_dropped: FxHashMap<u32, (u64, FlowKey)>,
     /// With a protocol.
     captures: Option<(Protocol, Box<Captures>)>,
+    /// With a protocol, where the plain text of TLS was read.
+    plain_texts: Option<PlainTexts>,
     flow_index: FxHashMap<FlowKey, u32>,
     flows: Vec<Flow>,
     traffic: Traffic,
@@ -187,6 +190,7 @@ pub fn scan<'a, S: Source + 'a>(facts: &RunContext, sources: impl Iterator<Item 
         udp_outside: vec![None; cores],
         udp_dropped: FxHashMap::default(),
         captures: facts.protocol.map(|(protocol, bytes)| (protocol, Box::new(Captures::new(cores, bytes)))),
+        plain_texts: facts.protocol.filter(|_| facts.reads_tls).map(|(_, bytes)| PlainTexts::new(bytes)),
         flow_index: FxHashMap::default(),
         flows: Vec::new(),
         traffic: Traffic::with_room((events / EVENTS_OF_A_MESSAGE).min(MOST_ROOM)),
@@ -250,6 +254,7 @@ impl Scanner<'_> {
                 self.numa_moves += u64::from(self.facts.names.is_target(fields::Move::of(event).moved_tid))
             }
             Kind::Recv => self.recv(cpu, event),
+            Kind::PlainText | Kind::PlainPiece => self.plain_text(kind, event),
             // Inside the copy loop: the first event of a call is its start.
             Kind::SendBegin => {
                 self.doing.entry(event.tid).or_default().sending.get_or_insert(event.ts);

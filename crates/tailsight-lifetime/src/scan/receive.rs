@@ -3,12 +3,13 @@
 use tailsight_kernel::syscalls::{polls, waits_for_work};
 use tailsight_protocol::frame::memcached_datagram;
 use tailsight_protocol::{Class, Protocol};
-use tailsight_trace::event::{flow_flags, switch_flags};
+use tailsight_trace::event::{Kind, flow_flags, switch_flags};
 use tailsight_trace::{Event, FlowKey, fields};
 
 use super::{Scanner, Turn, index_of};
 use crate::messages::RecvCall;
 use crate::messages::requests::flow::Framed;
+use crate::messages::requests::plain_text::PlainText;
 use crate::model::{Threshold, flags};
 use crate::timelines::busy_periods::Wait;
 
@@ -86,6 +87,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn recv(&mut self, cpu: u16, event: &Event) {
         let tid = event.tid;
+        self.close_plain_text(tid);
         self.routines.received(tid, event.ts);
         // Without the system call's own event: since the thread's last send, when it is the last that it is known to have
         // done for others and as long ago as such a call takes; else the call's end.
@@ -117,10 +119,14 @@ impl Scanner<'_> {
                 Some((protocol, captures)) => {
                     let from_start =
                         flow.new && flow.opened.map(|(seq, _)| seq.wrapping_add(1)) == flow.receiver.next();
-                    let framed = flow
-                        .framed
-                        .get_or_insert_with(|| Box::new(Framed::new(*protocol, index, flow.new, from_start)));
-                    framed.recv(event, call, &mut flow.receiver, captures, &mut self.traffic)
+                    let framed = flow.framed.get_or_insert_with(|| {
+                        Box::new(Framed::new(*protocol, index, flow.new, from_start, self.plain_texts.is_some()))
+                    });
+                    let range = framed.recv(event, call, &mut flow.receiver, captures, &mut self.traffic);
+                    if let Some(texts) = self.plain_texts.as_mut().filter(|_| framed.is_tls()) {
+                        texts.called(tid, false, event.ts, key);
+                    }
+                    range
                 }
             };
             // Half a message is none yet.
@@ -143,17 +149,55 @@ impl Scanner<'_> {
             self.connections.received(tid, key, event.ts);
             range
         };
-        if let Some(last) = range.clone().last() {
-            self.peers.took(tid, range.start..=last, event.ts);
-            if let Some(routine) = self.routines.now(tid, event.ts) {
-                self.peers.took_in(routine, last);
-            }
-        }
+        self.took(tid, range.clone(), event.ts);
         // A part of a request is work, too.
         if !range.is_empty() || (self.captures.is_some() && !key.is_udp()) {
             self.doing.entry(tid).or_default().turned = Turn { at: event.ts, flow: Some(key) };
             self.busy_periods.received(tid, entered);
         }
+    }
+
+    /// A thread has new messages.
+    fn took(&mut self, tid: u32, messages: std::ops::Range<u32>, ts: u64) {
+        let Some(last) = messages.clone().last() else { return };
+        self.peers.took(tid, messages.start..=last, ts);
+        if let Some(routine) = self.routines.now(tid, ts) {
+            self.peers.took_in(routine, last);
+        }
+    }
+
+    /// Plain text of TLS is put together, and read when what was kept of it is there.
+    #[inline(never)]
+    pub(super) fn plain_text(&mut self, kind: Kind, event: &Event) {
+        let Some(texts) = &mut self.plain_texts else { return };
+        if kind == Kind::PlainPiece {
+            let whole = texts.piece(event);
+            return self.read(whole);
+        }
+        let cut = texts.close(event.tid);
+        self.read(cut);
+        let whole = self.plain_texts.as_mut().and_then(|texts| texts.begin(event));
+        self.read(whole);
+    }
+
+    /// Reads what a TLS library gave to a thread or took from it.
+    pub(super) fn read(&mut self, text: Option<PlainText>) {
+        let (Some(text), Some(texts)) = (text, &mut self.plain_texts) else { return };
+        let key = texts.carrier(&text);
+        let Some(framed) = key.and_then(|key| self.tcp.get_mut(&key)).and_then(|flow| flow.framed.as_mut()) else {
+            return;
+        };
+        if text.out {
+            return framed.taken(text, &mut self.traffic);
+        }
+        let messages = framed.given(&text, &mut self.traffic);
+        self.took(text.tid, messages, text.ts);
+    }
+
+    /// The thread does something else: what it was given is all there.
+    pub(super) fn close_plain_text(&mut self, tid: u32) {
+        let cut = self.plain_texts.as_mut().and_then(|texts| texts.close(tid));
+        self.read(cut);
     }
 
     /// An answer of another server: from here on the thread works for the message that needs it.

@@ -43,6 +43,7 @@ impl Scanner<'_> {
     #[inline(never)]
     pub(super) fn sent(&mut self, event: &Event) {
         let (tid, key) = (event.tid, FlowKey::of(event));
+        self.close_plain_text(tid);
         let fields::Send { write_seq, bytes, cookie, .. } = fields::Send::of(event);
         // The kernel's own send function, else the system call around it, else the first packet in a queueing discipline.
         // A port that became the target's while recording is one that it serves.
@@ -97,6 +98,9 @@ impl Scanner<'_> {
         let call = SendCall { full, resumes, ..call };
         if let Some(framed) = &mut flow.framed {
             (flow.sent_ns, flow.full) = (event.ts, full);
+            if let Some(texts) = self.plain_texts.as_mut().filter(|_| framed.is_tls()) {
+                texts.called(tid, true, event.ts, key);
+            }
             return framed.sent(call, bytes, &mut self.traffic);
         }
         // Unasked: nobody waits, and it is no more of the last reply, for its thread had turned to other work since that

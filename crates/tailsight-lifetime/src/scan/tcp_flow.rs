@@ -118,6 +118,9 @@ impl TcpFlow {
     pub(super) fn end(&mut self, why: Incomplete, ended_ns: u64, traffic: &mut Traffic) {
         if let Some(framed) = &mut self.framed {
             framed.end(traffic);
+            if let Some(bytes) = framed.alert_bytes() {
+                self.receiver.forget(bytes);
+            }
         }
         self.settle(traffic);
         self.receiver.end(why, ended_ns, traffic);

@@ -1,5 +1,7 @@
 //! What goes into framing and what comes out.
 
+use std::ops::Range;
+
 use crate::Class;
 use crate::exchange::Status;
 
@@ -61,6 +63,19 @@ pub enum Frame {
         /// Why.
         why: Why,
     },
+}
+
+impl Frame {
+    /// Its bytes.
+    pub fn range(&self) -> Range<u64> {
+        match *self {
+            Frame::Request(RequestFrame { from, to, .. })
+            | Frame::Reply(ReplyFrame { from, to, .. })
+            | Frame::Unsolicited { from, to }
+            | Frame::Control { from, to, .. }
+            | Frame::Lost { from, to, .. } => from..to,
+        }
+    }
 }
 
 /// A request of a flow.

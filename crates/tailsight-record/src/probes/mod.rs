@@ -45,6 +45,8 @@ pub struct Extras {
     pub functions: bool,
     /// Whether breakpoints tell which tasks run.
     pub task_breakpoints: bool,
+    /// Whether breakpoints read the plain text of TLS.
+    pub plain_text: bool,
     /// Functions of the kernel that are traced, each with its number.
     pub kernel_functions: Vec<(usize, String)>,
     /// Whether the buffers hold the last events and messages are watched.

@@ -25,7 +25,7 @@ use crate::devices;
 use crate::empty_run;
 use crate::error::Error;
 use crate::file_systems;
-use crate::probes::{functions, routines};
+use crate::probes::{functions, routines, tls};
 use crate::procfs;
 use crate::stop::Stop;
 use crate::tables::{socket_rows, task_rows};
@@ -63,6 +63,7 @@ impl Recording<'_> {
         self.confine(Stage::Reading);
         let samples = self.describe_samples(&probes.costs);
         self.describe_traced(&probes.costs);
+        self.describe_tls(&probes.costs);
         self.describe_tasks(&probes.costs);
         let tasks = self.describe_target(&probes.lost);
         self.describe_run(probes);
@@ -158,10 +159,21 @@ impl Recording<'_> {
         meta.routines = Some(meta::Routines { versions, breakpoints: Some(said), ..meta::Routines::default() });
     }
 
+    /// The facts on the breakpoints at TLS.
+    fn describe_tls(&mut self, costs: &Result<Vec<ProgramCost>, Error>) {
+        let Prepared { meta, tls, .. } = &mut self.ready;
+        let (Some(tls), Some(payload)) = (tls.take(), &mut meta.payload) else { return };
+        let costs = costs.as_ref().map_or(&[][..], Vec::as_slice);
+        let program_ns = costs.iter().find(|c| c.name == tls::PROGRAM).and_then(|c| c.ns_per_run);
+        let (said, warning) = tls.finish(program_ns, meta.start_ns);
+        payload.tls = Some(said);
+        meta.warnings.extend(warning);
+    }
+
     /// Takes the last readings, measures the hooks and detaches them.
     fn switch_off(&mut self, progress: &mut dyn FnMut(Progress)) -> Probes {
         let ends_ns = self.ends_ns();
-        let Prepared { meta, loaded, buffers, cpus, tracing, tasks, background, .. } = &mut self.ready;
+        let Prepared { meta, loaded, buffers, cpus, tracing, tasks, tls, background, .. } = &mut self.ready;
         meta.end_ns = clocks::monotonic_ns().min(ends_ns);
         self.clock.rows.push(clocks::compare());
         if let Some(sampling) = &mut self.sampling {
@@ -172,6 +184,9 @@ impl Recording<'_> {
         }
         if let Some(tasks) = tasks {
             tasks.look(loaded);
+        }
+        if let Some(tls) = tls {
+            tls.look(loaded);
         }
         let missed = cost::missed(loaded);
         let lost = heads(loaded).iter().take(*cpus as usize).map(|h| h.lost).collect();
@@ -199,6 +214,9 @@ impl Recording<'_> {
         }
         if let Some(tasks) = tasks {
             tasks.take_away();
+        }
+        if let Some(tls) = tls {
+            tls.take_away();
         }
         loaded.detach();
         Probes { missed, lost, costs, measured_events }

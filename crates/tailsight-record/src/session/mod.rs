@@ -13,6 +13,7 @@ mod recording;
 mod routines;
 mod sampling;
 mod target;
+mod tls;
 pub mod traced;
 pub mod watched;
 

@@ -225,6 +225,8 @@ pub struct Payload {
     pub protocol: String,
     /// Bytes of each segment to keep at most.
     pub bytes: u32,
+    /// Whether the plain text of TLS is read, too, by breakpoints in its library.
+    pub reads_tls: bool,
 }
 
 impl Payload {

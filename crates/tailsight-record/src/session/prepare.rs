@@ -17,6 +17,7 @@ use super::options::{Options, Payload, Progress, SampleClock, SampleRate};
 use super::routines::breakpoints::{ProgramFile, TaskBreakpoints, TaskPlan};
 use super::sampling::usable_cpus;
 use super::target::Target;
+use super::tls::{TlsBreakpoints, TlsPlan};
 use super::traced::{Plan, Tracing};
 use crate::background::Background;
 use crate::buffer::{self, Buffers};
@@ -52,7 +53,9 @@ pub(super) struct Prepared<'a> {
     pub(super) tracing: Option<Tracing>,
     /// Breakpoints at tasks of tokio.
     pub(super) tasks: Option<TaskBreakpoints>,
-    /// The programs that were looked into for these.
+    /// Breakpoints at functions through which plain text goes into TLS and comes out.
+    pub(super) tls: Option<TlsBreakpoints>,
+    /// The programs that were looked into for these tasks.
     pub(super) task_programs: BTreeSet<ProgramFile>,
     /// Where the recorder runs.
     pub(super) background: Background,
@@ -95,7 +98,7 @@ impl<'a> Prepared<'a> {
             describe::settings(&pids)
         });
         // Before the hooks, so that no recording sees its start; later this process may start nothing.
-        let reads = options.samples != SampleRate::Off || !options.traces.asked.is_empty();
+        let reads = options.samples != SampleRate::Off || !options.traces.asked.is_empty() || options.payload.is_some();
         let mut reader = if reads { Reader::start() } else { Reader::default() };
         let plan = Plan::new(&options.traces, &target.pids, started(&options.selector), &mut reader)?;
         let tasks = match options.samples {
@@ -103,6 +106,10 @@ impl<'a> Prepared<'a> {
             // Breakpoints cost too much where nobody knows how long they stay.
             _ if !options.tasks || options.watches => TaskPlan::default(),
             _ => TaskPlan::new(&target.pids, started(&options.selector), &mut reader),
+        };
+        let tls = match &options.payload {
+            Some(payload) if payload.reads_tls => TlsPlan::new(&target.pids, started(&options.selector), &mut reader),
+            _ => TlsPlan::default(),
         };
         let cpus = possible_cpus();
         let slots = buffer::slots_for(options.buffer_bytes.unwrap_or_else(default_buffer_bytes), cpus);
@@ -126,6 +133,7 @@ impl<'a> Prepared<'a> {
             samples,
             functions: plan.of_files(),
             task_breakpoints: samples.is_some() && !tasks.is_empty(),
+            plain_text: !tls.is_empty(),
             kernel_functions: plan.kernel().to_vec(),
             watches: options.watches,
         };
@@ -146,6 +154,7 @@ impl<'a> Prepared<'a> {
         let tracing = Tracing::start(&mut loaded, plan, options.traces.most_per_second);
         let task_programs = tasks.programs().clone();
         let tasks = samples.and_then(|_| TaskBreakpoints::set(&mut loaded, tasks));
+        let tls = TlsBreakpoints::set(&mut loaded, tls, &mut meta.warnings);
         drop(work);
         meta.settings = settings.join().unwrap_or_default();
         go_on(stop)?;
@@ -162,6 +171,7 @@ impl<'a> Prepared<'a> {
             without_tx_stamps: without,
             tracing,
             tasks,
+            tls,
             task_programs,
             background,
             sample_clock,

@@ -206,6 +206,9 @@ impl<'a> Recording<'a> {
             if let Some(tasks) = &mut self.ready.tasks {
                 tasks.look(&self.ready.loaded);
             }
+            if let Some(tls) = &mut self.ready.tls {
+                tls.look(&self.ready.loaded);
+            }
             self.empty_buffers(now, contents, progress);
             if self.drain.failed.is_some() {
                 return;

@@ -20,6 +20,7 @@ pub fn record_summary(run: &RunMeta, style: &Style, verbose: bool) -> String {
         rest.push(format!("Partial:  {why}"));
     }
     lines.extend(traced(run));
+    lines.extend(tls(run));
     rest.extend(run.warnings.iter().map(|w| format!("Warning:  {w}")));
     if verbose {
         rest.extend(hooks_off(run));
@@ -172,6 +173,17 @@ fn traced(run: &RunMeta) -> Option<String> {
     Some(out + &format!("; {per_call} per call{program}, {} of CPU in total", units::duration(taken as u64)))
 }
 
+/// What it cost to read the plain text of TLS.
+fn tls(run: &RunMeta) -> Option<String> {
+    let tls = run.payload.as_ref()?.tls.as_ref()?;
+    let calls = units::counted(tls.calls, "call");
+    let cost = tls.call_ns.map_or("cost per call not measured".to_owned(), |call_ns| {
+        let taken_ns = call_ns * tls.calls as f64;
+        format!("{} per call, {} of CPU in total", units::duration(call_ns as u64), units::duration(taken_ns as u64))
+    });
+    Some(format!("TLS:      plain text read in {}, {calls}; {cost}", clean(&tls.files.join(", "))))
+}
+
 /// One line a reason, so that ten hooks that a kernel lacks do not take ten lines.
 fn hooks_off(run: &RunMeta) -> Vec<String> {
     let mut by_reason: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -195,7 +207,26 @@ fn hooks_off(run: &RunMeta) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tailsight_trace::meta::{Cpu, Hook};
+    use tailsight_trace::meta::{self, Cpu, Hook};
+
+    #[test]
+    fn the_cost_of_plain_text_is_said() {
+        let mut run = RunMeta::default();
+        assert_eq!(tls(&run), None);
+        let read = meta::Tls { files: vec!["libssl.so.3".into()], calls: 8_407, ..meta::Tls::default() };
+        let payload = |tls| Some(meta::Payload { tls: Some(tls), ..meta::Payload::default() });
+        run.payload = payload(read.clone());
+        assert_eq!(
+            tls(&run).unwrap(),
+            "TLS:      plain text read in libssl.so.3, 8,407 calls; cost per call not measured"
+        );
+        run.payload = payload(meta::Tls { call_ns: Some(2_000.0), ..read });
+        assert!(
+            tls(&run).unwrap().ends_with("8,407 calls; 2.00 us per call, 16.8 ms of CPU in total"),
+            "{:?}",
+            tls(&run)
+        );
+    }
 
     /// Regression: three events that a nested hook did not write were reported as lost "in full buffers; " of no core.
     #[test]

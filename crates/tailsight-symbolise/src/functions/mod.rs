@@ -48,6 +48,9 @@ pub enum Wanted {
     },
     /// Functions of Go's runtime of these names, each with the first place at which a breakpoint costs one trap; of another program there is nothing.
     Go(Vec<String>),
+    /// Functions of these names that a library has, or a program that it is linked into; of another file there is nothing. Their end is told by
+    /// the return address, so that what they return is known there.
+    Library(Vec<String>),
     /// The function that begins at that place of the file, bytes.
     Offset(u64),
     /// USDT probes of a provider: a pair of begin and end.
@@ -181,6 +184,15 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
             Wanted::Go(names) => {
                 let beginning = |name: &String| self.begins(symbols.iter().filter(|symbol| symbol.raw == *name), name);
                 located.functions.extend(names.iter().filter(|_| self.go).filter_map(beginning));
+                return Ok(located);
+            }
+            Wanted::Library(names) => {
+                let function = |name: &String| {
+                    let symbol = symbols.iter().find(|symbol| symbol.raw == *name)?;
+                    let begins = vec![(self.offset_of(symbol.range.start)?, 0)];
+                    Some(Traceable { name: name.clone(), begins, ends: EndsBy::Return })
+                };
+                located.functions.extend(names.iter().filter_map(function));
                 return Ok(located);
             }
             Wanted::Offset(offset) => vec![self.at(symbols, *offset)?],

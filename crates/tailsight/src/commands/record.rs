@@ -123,7 +123,8 @@ fn payload(args: &Record) -> Option<Payload> {
         Protocol::Http1 => 480,
         Protocol::Memcached => 192,
     };
-    Some(Payload { bytes: args.payload.unwrap_or(usual), protocol: protocol.name().into() })
+    let bytes = args.payload.unwrap_or(usual);
+    Some(Payload { bytes, protocol: protocol.name().into(), reads_tls: !args.no_tls })
 }
 
 /// The functions to trace.

@@ -10,7 +10,7 @@ use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Leg, Message};
 use tailsight_testbed::process::spawn_tied;
 
-use crate::support::{Live, check_run, json, run, shown, stderr};
+use crate::support::{Live, check_run, json, make_certificate, run, shown, stderr};
 
 const PORT: u16 = 21100;
 /// Requests that are under way at a time, and how many of them are slow.
@@ -19,23 +19,27 @@ const SLOW: usize = 10;
 /// How long the server waits before it answers a slow one.
 const WAITS_NS: u64 = 30_000_000;
 
-/// `/slow` is answered after 30 ms, all else at once.
+/// `/slow` is answered after 30 ms, all else at once. Its arguments: the port, and with TLS the files of its key and its certificate.
 const SERVER: &str = "
-const server = require('http2').createServer({ settings: { maxConcurrentStreams: 200 } });
+const [port, key, cert] = process.argv.slice(1);
+const read = require('fs').readFileSync;
+const settings = { maxConcurrentStreams: 200 };
+const http2 = require('http2');
+const server = key ? http2.createSecureServer({ settings, key: read(key), cert: read(cert) }) : http2.createServer({ settings });
 server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     stream.resume();
     const answer = () => { stream.respond({ ':status': 200 }); stream.end('done'); };
     stream.on('end', () => headers[':path'] == '/slow' ? setTimeout(answer, 30) : answer());
 });
-server.listen(Number(process.argv[1]), '10.77.0.1');
+server.listen(Number(port), '10.77.0.1');
 ";
 
 /// A hundred requests at a time on one connection, every tenth a slow one with a body of ten bytes (more than 3,072 bytes in
 /// a segment would not be kept); when all are answered, 20 ms of pause. Writes a line
 /// for each: the round, its path, when it was sent and answered (CLOCK_MONOTONIC, ns).
 const CLIENT: &str = "
-const client = require('http2').connect('http://10.77.0.1:' + process.argv[1]);
+const client = require('http2').connect(process.argv[1], { rejectUnauthorized: false });
 client.on('error', () => process.exit(1));
 const log = require('fs').openSync(process.argv[2], 'w');
 let number = 0;
@@ -98,12 +102,27 @@ fn quantile(sorted: &[u64], share: f64) -> u64 {
 
 #[test]
 fn every_stream_is_a_message_with_its_own_reply() {
-    let test = "every_stream_is_a_message_with_its_own_reply";
+    streams_have_their_own_replies("every_stream_is_a_message_with_its_own_reply", false);
+}
+
+/// The same inside of TLS: Node has the library in its own program and works on buffers in memory.
+#[test]
+fn every_stream_inside_of_tls_is_a_message_with_its_own_reply() {
+    streams_have_their_own_replies("every_stream_inside_of_tls_is_a_message_with_its_own_reply", true);
+}
+
+fn streams_have_their_own_replies(test: &str, tls: bool) {
     if let Some(reason) = tailsight_testing::lacks_program("node") {
         return tailsight_testing::skip_as(test, reason);
     }
     let Some(live) = Live::new(test) else { return };
-    let server = start(&live.pair.server, &["-e", SERVER, &PORT.to_string()]);
+    let (port, key, certificate) = (PORT.to_string(), live.path("key.pem"), live.path("certificate.pem"));
+    let mut args = vec!["-e", SERVER, &port];
+    if tls {
+        make_certificate(&key, &certificate);
+        args.extend([key.as_str(), &certificate]);
+    }
+    let server = start(&live.pair.server, &args);
     let until = Instant::now() + Duration::from_secs(20);
     let connects = || std::net::TcpStream::connect(("10.77.0.1", PORT)).is_ok();
     while !live.pair.server.run(connects).expect("the namespace") {
@@ -112,7 +131,8 @@ fn every_stream_is_a_message_with_its_own_reply() {
     }
     // Its connection is there before the recording, so that nothing but the streams' ids can pair.
     let log = live.path("log");
-    let client = start(&live.pair.client, &["-e", CLIENT, &PORT.to_string(), &log]);
+    let address = format!("{}://10.77.0.1:{PORT}", if tls { "https" } else { "http" });
+    let client = start(&live.pair.client, &["-e", CLIENT, &address, &log]);
     std::thread::sleep(Duration::from_millis(500));
     let (pid, out) = (server.0.id().to_string(), live.path("run"));
     let args = ["record", "-p", &pid, "-d", "3s", "--sample", "off", "--protocol", "http2", "-o", &out];

@@ -32,6 +32,7 @@ mod shared_live;
 mod silent_file_system;
 mod support;
 mod symbols_live;
+mod tls_live;
 mod tokio_live;
 mod torture;
 mod view_pages;

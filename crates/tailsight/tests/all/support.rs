@@ -292,3 +292,10 @@ impl Drop for SetWhenDropped<'_> {
         self.0.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 }
+
+/// Makes a key and a certificate that it signed itself, in files of these names.
+pub fn make_certificate(key: &str, certificate: &str) {
+    let made = rcgen::generate_simple_self_signed(vec!["10.77.0.1".to_owned()]).expect("a certificate");
+    std::fs::write(key, made.signing_key.serialize_pem()).expect("the folder of the test");
+    std::fs::write(certificate, made.cert.pem()).expect("the folder of the test");
+}

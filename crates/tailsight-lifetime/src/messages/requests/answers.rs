@@ -9,6 +9,7 @@
 //! reply began that has not ended, and nothing is shared by order.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use tailsight_protocol::frame::{Frame, Pairing, ReplyFrame, Segment, Why};
 
@@ -123,22 +124,39 @@ impl Answers {
         self.resolve(false, traffic);
     }
 
-    /// A send call took `bytes` bytes up to `call.end`.
-    pub fn sent(&mut self, call: SendCall, bytes: u32, traffic: &mut Traffic) {
+    /// A send call took `bytes` bytes up to `call.end`. Returns their places.
+    pub fn sent(&mut self, call: SendCall, bytes: u32, traffic: &mut Traffic) -> Range<u64> {
         let to = self.place.at(call.end);
-        self.sends.push_back(Sent { from: to.saturating_sub(u64::from(bytes)), to, call });
+        let from = to.saturating_sub(u64::from(bytes));
+        self.sends.push_back(Sent { from, to, call });
         self.resolve(false, traffic);
+        from..to
+    }
+
+    /// Frames that became known when their bytes had been sent already (TLS). `open_from`: where the oldest reply began that has not ended.
+    pub fn framed(&mut self, frames: impl Iterator<Item = Frame>, open_from: Option<u64>, traffic: &mut Traffic) {
+        self.framed.extend(frames);
+        self.open_from = open_from;
+        self.resolve(false, traffic);
+    }
+
+    /// Forgets send calls and packets that no frame came for; of a connection whose plain text was not read none will.
+    pub fn forget_unframed(&mut self) {
+        while self.framed.is_empty() && self.sends.len() > LIMIT {
+            self.sends.pop_front();
+        }
+        while self.framed.is_empty() && self.xmits.len() > LIMIT {
+            self.xmits.pop_front();
+        }
     }
 
     /// Replies whose send calls are all known become their requests'.
     fn resolve(&mut self, at_end: bool, traffic: &mut Traffic) {
         while let Some(frame) = self.framed.front().copied() {
-            let (from, to) = match frame {
-                Frame::Reply(ReplyFrame { from, to, .. }) | Frame::Unsolicited { from, to } => (from, to),
-                Frame::Control { from, to, .. } | Frame::Lost { from, to, .. } => (from, to),
-                Frame::Request(_) => (0, 0),
-            };
-            let is_sent = self.sends.back().is_some_and(|s| s.to >= to);
+            let Range { start: from, end: to } = frame.range();
+            // With TLS frames may be known before the driver has their bytes.
+            let is_sent =
+                self.sends.back().is_some_and(|s| s.to >= to) && self.xmits.back().is_some_and(|x| x.to >= to);
             if !is_sent && !at_end && self.framed.len() < LIMIT {
                 break;
             }

@@ -5,8 +5,11 @@
 //! can have been sent. A request becomes a message with the receive call that returned its last byte. Where the parser lost track, the
 //! segments are messages, with the receive calls that they had. Requests of HTTP/2 interleave: the segments since the oldest one began that
 //! has not ended are kept, up to a number.
+//!
+//! With TLS it is the plain text that is parsed, when the library of the target has given it, and its places on the wire that count.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use tailsight_protocol::frame::{self, Frame, RequestFrame, Segment, Why};
 use tailsight_protocol::{Protocol, frame::Direction};
@@ -14,12 +17,16 @@ use tailsight_trace::{Event, fields};
 
 use super::answers::{Answers, Waiting};
 use super::capture::{Captures, Open};
+use super::plain_text::PlainText;
+use super::tls::{Tls, is_record};
 use super::{Place, reason};
 use crate::messages::replies::SendCall;
 use crate::messages::tcp::{Pending, Receiver};
 use crate::messages::{Extra, RecvCall, Traffic};
 use crate::model::{Incomplete, Message, flags};
 
+/// Why segments of TLS are no requests.
+const ENCRYPTED: &str = "TLS whose plain text was not read";
 /// Segments that are kept because a request that is open began in them (HTTP/2). One that began before takes the oldest for its beginning.
 const KEPT_SEGMENTS: usize = 4096;
 
@@ -46,13 +53,18 @@ enum Item {
         to: u64,
         why: Why,
     },
+    /// TLS, whose plain text is not known.
+    Encrypted {
+        from: u64,
+        to: u64,
+    },
 }
 
 impl Item {
     fn to(&self) -> u64 {
         match self {
             Item::Request(r) => r.to,
-            Item::Control { to } | Item::Lost { to, .. } => *to,
+            Item::Control { to } | Item::Lost { to, .. } | Item::Encrypted { to, .. } => *to,
         }
     }
 }
@@ -61,6 +73,8 @@ impl Item {
 #[derive(Debug)]
 pub struct Framed {
     protocol: Protocol,
+    /// The first byte that comes is the connection's first.
+    from_start: bool,
     framer: frame::Flow,
     place: Place,
     flow: u32,
@@ -76,13 +90,19 @@ pub struct Framed {
     frames: Vec<Frame>,
     /// A connection opened while recording, and no message yet.
     new: bool,
+    /// The run has the plain text of TLS, and no request was found in the segments themselves.
+    reads_tls: bool,
+    /// Its segments are records of TLS.
+    tls: Option<Box<Tls>>,
 }
 
 impl Framed {
-    /// A flow. `flow`: its index; `new`: opened while recording; `from_start`: what comes is the connection's first byte.
-    pub fn new(protocol: Protocol, flow: u32, new: bool, from_start: bool) -> Framed {
+    /// A flow. `flow`: its index; `new`: opened while recording; `from_start`: what comes is the connection's first byte; `reads_tls`: the run
+    /// has the plain text of TLS.
+    pub fn new(protocol: Protocol, flow: u32, new: bool, from_start: bool, reads_tls: bool) -> Framed {
         Framed {
             protocol,
+            from_start,
             framer: frame::Flow::new(protocol, from_start),
             place: Place::default(),
             flow,
@@ -94,7 +114,24 @@ impl Framed {
             answers: Answers::new(protocol.pairs_by_id()),
             frames: Vec::new(),
             new,
+            reads_tls,
+            tls: None,
         }
+    }
+
+    /// Whether its segments are records of TLS, whose plain text the run has.
+    pub fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether some of its plain text was read.
+    pub fn is_decrypted(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_read)
+    }
+
+    /// Bytes of an alert, with which a client says that it closes and which a server that closed itself never receives; where plain text was read.
+    pub fn alert_bytes(&self) -> Option<u32> {
+        self.tls.as_ref().filter(|tls| tls.is_read).map(|tls| tls.incoming.alert_bytes())
     }
 
     /// A receive call returned bytes up to the event's `copied_seq`. Returns the range of new messages in `traffic`.
@@ -105,7 +142,7 @@ impl Framed {
         receiver: &mut Receiver,
         captures: &Captures,
         traffic: &mut Traffic,
-    ) -> std::ops::Range<u32> {
+    ) -> Range<u32> {
         let first = traffic.messages.len() as u32;
         let copied_seq = fields::Recv::of(event).copied_seq;
         receiver.touch(copied_seq, |segment, fresh, whole_ns| {
@@ -119,23 +156,98 @@ impl Framed {
             if fresh {
                 let captured = captures.from(segment.capture, segment.seq);
                 let frames = &mut self.frames;
-                self.framer.request(Segment { offset: from, len: to - from, captured }, |f| frames.push(f));
+                if self.reads_tls && is_record(captured) {
+                    self.framer.finish(|f| frames.push(f));
+                    self.framer = frame::Flow::new(self.protocol, self.from_start && self.items.is_empty());
+                    (self.reads_tls, self.tls) = (false, Some(Box::default()));
+                }
+                if self.tls.is_none() {
+                    self.framer.request(Segment { offset: from, len: to - from, captured }, |f| frames.push(f));
+                }
+                self.reads_tls &= !frames.iter().any(|frame| matches!(frame, Frame::Request(_)));
                 self.items.extend(self.frames.drain(..).filter_map(item));
             }
         });
         let upto = self.place.at(copied_seq);
         self.calls.push_back((upto, call));
+        if let Some(tls) = &mut self.tls {
+            tls.incoming.received(call.ts, upto);
+            // Its library is no longer read, or never was: so many are not one record.
+            if self.touched.len() > 2 * KEPT_SEGMENTS {
+                self.items.push_back(Item::Encrypted { from: self.resolved, to: upto });
+            }
+        }
         self.settle(upto, traffic);
-        let last = traffic.messages.len() as u32;
-        let now = traffic.messages[first as usize..].iter().filter(|m| m.recv_ns == call.ts).count();
-        for message in traffic.messages[first as usize..].iter_mut().filter(|m| m.recv_ns == call.ts) {
+        self.tell_batch(first, call.ts, traffic);
+        first..traffic.messages.len() as u32
+    }
+
+    /// Of the messages since `first` those that one receive call returned.
+    fn tell_batch(&self, first: u32, recv_ns: u64, traffic: &mut Traffic) {
+        let of_call = |m: &&mut Message| m.recv_ns == recv_ns;
+        let now = traffic.messages[first as usize..].iter_mut().filter(of_call).count();
+        for message in traffic.messages[first as usize..].iter_mut().filter(of_call) {
             message.batch = now.min(usize::from(u16::MAX)) as u16;
         }
-        first..last
+    }
+
+    /// A TLS library gave plain text that this flow carried. Returns the range of new messages in `traffic`.
+    pub fn given(&mut self, text: &PlainText, traffic: &mut Traffic) -> Range<u32> {
+        let first = traffic.messages.len() as u32;
+        let Some(tls) = &mut self.tls else { return first..first };
+        if text.bytes == 0 {
+            tls.incoming.gave_nothing();
+            return first..first;
+        }
+        tls.is_read = true;
+        let len = u64::from(text.bytes);
+        let offset = tls.incoming.gave(len, text.begin_ns);
+        let frames = &mut self.frames;
+        self.framer.request(Segment { offset, len, captured: &text.captured }, |f| frames.push(f));
+        tls.incoming.stream.frames_on_wire(frames, self.framer.open_requests_from());
+        self.items.extend(frames.drain(..).filter_map(item));
+        let Some((upto, call)) = self.calls.back().copied() else { return first..first };
+        self.settle(upto, traffic);
+        // Texts of one receive call come one by one.
+        let of_call = |m: &Message| m.flow == self.flow && m.recv_ns == call.ts;
+        let earlier = traffic.messages[..first as usize].iter().rev().take_while(|m| of_call(m)).count() as u32;
+        self.tell_batch(first - earlier, call.ts, traffic);
+        first..traffic.messages.len() as u32
+    }
+
+    /// A TLS library took plain text that this flow carries.
+    pub fn taken(&mut self, text: PlainText, traffic: &mut Traffic) {
+        let Some(tls) = &mut self.tls else { return };
+        if text.bytes == 0 {
+            return tls.outgoing.took_nothing(text.begin_ns);
+        }
+        let bytes = u64::from(text.bytes);
+        match tls.outgoing.sent_in(text.begin_ns) {
+            Some(wire) => self.took(bytes, &text.captured, wire, traffic),
+            None => tls.outgoing.pending.push((bytes, text.captured)),
+        }
+    }
+
+    /// Plain text that became these bytes on the wire.
+    fn took(&mut self, len: u64, captured: &[u8], wire: Range<u64>, traffic: &mut Traffic) {
+        let Some(tls) = &mut self.tls else { return };
+        let offset = tls.outgoing.took(len, wire);
+        let frames = &mut self.frames;
+        self.framer.reply(Segment { offset, len, captured }, |f| frames.push(f));
+        let open_from = self.framer.open_replies_from();
+        let open_on_wire = open_from.map(|open| tls.outgoing.stream.begin(open));
+        tls.outgoing.stream.frames_on_wire(frames, open_from);
+        tls.outgoing.open_from = open_on_wire;
+        self.answers.framed(frames.drain(..), open_on_wire, traffic);
     }
 
     /// A packet was given to the driver, with what was kept of it.
     pub fn xmit(&mut self, packet: &Open, cpu: u16, captured: &[u8], traffic: &mut Traffic) {
+        if let Some(tls) = &self.tls {
+            let open_from = tls.outgoing.open_from;
+            self.answers.xmit(packet, cpu, captured, traffic, |_, _| open_from);
+            return self.answers.forget_unframed();
+        }
         let framer = &mut self.framer;
         self.answers.xmit(packet, cpu, captured, traffic, |segment, frames| {
             framer.reply(segment, |f| frames.push(f));
@@ -145,7 +257,14 @@ impl Framed {
 
     /// A send call took bytes up to `call.end`.
     pub fn sent(&mut self, call: SendCall, bytes: u32, traffic: &mut Traffic) {
-        self.answers.sent(call, bytes, traffic);
+        let wire = self.answers.sent(call, bytes, traffic);
+        let Some(tls) = &mut self.tls else { return };
+        if tls.outgoing.pending.is_empty() {
+            return tls.outgoing.sent(call.ts, wire);
+        }
+        for (bytes, captured, wire) in tls.outgoing.flush(wire) {
+            self.took(bytes, &captured, wire, traffic);
+        }
     }
 
     /// Everything that ends at or before `upto` becomes messages.
@@ -158,7 +277,8 @@ impl Framed {
                 Item::Request(frame) => self.request(&frame, traffic),
                 Item::Control { .. } => {}
                 Item::Lost { why: Why::Unfinished, .. } => traffic.lose(Incomplete::RecordingEnded, 1),
-                Item::Lost { from, to, why } => self.lost(from, to, why, traffic),
+                Item::Lost { from, to, why } => self.lost(from, to, reason(why), traffic),
+                Item::Encrypted { from, to } => self.lost(from, to, ENCRYPTED, traffic),
             }
             self.resolved = item.to();
         }
@@ -167,15 +287,22 @@ impl Framed {
             Item::Request(frame) => Some(frame.first),
             _ => None,
         });
-        let needed = framed.chain(self.framer.open_requests_from()).min().unwrap_or(u64::MAX).min(self.resolved);
-        while self
-            .touched
-            .front()
-            .is_some_and(|s| s.to <= needed || (s.to <= self.resolved && self.touched.len() > KEPT_SEGMENTS))
+        let open_from = self.framer.open_requests_from();
+        let open_from = match &self.tls {
+            Some(tls) => open_from.map(|open| tls.incoming.stream.begin(open)),
+            None => open_from,
+        };
+        let needed = framed.chain(open_from).min().unwrap_or(u64::MAX).min(self.resolved);
+        // With TLS more of the last one may come: what of its plain text was not given yet.
+        let kept = usize::from(self.tls.is_some());
+        while self.touched.len() > kept
+            && let Some(s) = self.touched.front()
+            && (s.to <= needed || (s.to <= self.resolved && self.touched.len() > KEPT_SEGMENTS))
         {
             self.touched.pop_front();
         }
-        while let Some((end, _)) = self.calls.front()
+        while self.calls.len() > kept
+            && let Some((end, _)) = self.calls.front()
             && *end <= self.resolved
         {
             self.called = *end;
@@ -227,8 +354,8 @@ impl Framed {
         }
     }
 
-    fn lost(&mut self, from: u64, to: u64, why: Why, traffic: &mut Traffic) {
-        *traffic.framing.why.entry(reason(why).to_owned()).or_default() += 1;
+    fn lost(&mut self, from: u64, to: u64, why: &str, traffic: &mut Traffic) {
+        *traffic.framing.why.entry(why.to_owned()).or_default() += 1;
         let parts: Vec<(u64, u64)> = self.overlapping(from, to).map(|s| (s.from.max(from), s.to.min(to))).collect();
         let first = traffic.messages.len();
         for (from, to) in parts {
@@ -296,16 +423,23 @@ impl Framed {
     pub fn end(&mut self, traffic: &mut Traffic) {
         let frames = &mut self.frames;
         self.framer.finish(|f| frames.push(f));
-        let frames = std::mem::take(&mut self.frames);
-        self.items.extend(frames.iter().copied().filter_map(item));
+        let mut frames = std::mem::take(&mut self.frames);
         let received = self.calls.back().map_or(self.called, |c| c.0);
+        if let Some(tls) = &mut self.tls {
+            // What the library still has is no reply, and what it never gave is no request.
+            frames.clear();
+            if !tls.is_read {
+                self.items.push_back(Item::Encrypted { from: self.resolved, to: received });
+            }
+        }
+        self.items.extend(frames.iter().copied().filter_map(item));
         self.settle(received, traffic);
         for item in std::mem::take(&mut self.items) {
             // Of a gap, the segments that were received.
             if let Item::Lost { from, why, .. } = item {
                 let whole = self.touched.iter().filter(|s| s.to <= received).map(|s| s.to).next_back().unwrap_or(0);
                 if why != Why::Unfinished && from < whole {
-                    self.lost(from, whole, why, traffic);
+                    self.lost(from, whole, reason(why), traffic);
                 }
             }
             traffic.lose(Incomplete::RecordingEnded, 1);

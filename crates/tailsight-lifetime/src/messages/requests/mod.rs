@@ -1,7 +1,7 @@
 //! Requests as messages (`record --protocol`). In: packets with their first bytes, receive and send calls. Out: one message
 //! a request, with its class and its own reply; where no request is known, the segments, as without a protocol.
 //!
-//! [`capture`] puts the payload pieces together, [`flow`] turns a flow's received bytes into messages, [`answers`] finds
+//! [`capture`] puts the payload pieces together, [`plain_text`] those of what TLS libraries gave and took, [`tls`] tells where on the wire that is; [`flow`] turns a flow's received bytes into messages, [`answers`] finds
 //! the send calls and hand-overs of their replies, [`classes`] names what they are. The framing itself is
 //! `tailsight_protocol::frame`'s.
 
@@ -9,6 +9,8 @@ pub mod answers;
 pub mod capture;
 pub mod classes;
 pub mod flow;
+pub mod plain_text;
+pub mod tls;
 
 use std::collections::BTreeMap;
 
