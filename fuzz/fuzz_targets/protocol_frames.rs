@@ -4,13 +4,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tailsight_protocol::Protocol;
 use tailsight_protocol::frame::{Direction, Flow, Frame, ReplyFrame, RequestFrame, Segment};
+use tailsight_protocol::{Protocol, ProtocolChoice};
 
 fuzz_target!(|data: &[u8]| {
     let [setting, rest @ ..] = data else { return };
     let protocol = [Protocol::Memcached, Protocol::Resp, Protocol::Http1, Protocol::Http2][usize::from(setting & 3)];
-    let mut flow = Flow::new(protocol, setting & 4 != 0);
+    let choice = if setting & 8 != 0 { ProtocolChoice::Auto } else { protocol.into() };
+    let mut flow = Flow::new(choice, setting & 4 != 0);
     let (mut frames, mut ends) = (Vec::new(), [0_u64; 2]);
     let mut rest = rest;
     // A segment: direction and gap, captured bytes, unseen bytes.

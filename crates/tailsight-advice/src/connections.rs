@@ -4,6 +4,7 @@
 //! In: a [`Diagnosis`]. Out: notes.
 
 use tailsight_diagnose::model::Diagnosis;
+use tailsight_diagnose::multiplexed::looked_for;
 use tailsight_lifetime::Leg;
 use tailsight_lifetime::messages::RepeatedConnects;
 use tailsight_units::format::duration;
@@ -80,10 +81,17 @@ fn left_out(diagnosis: &Diagnosis) -> String {
 /// That the bytes are hardly of the protocol that was asked for.
 fn other_protocol(diagnosis: &Diagnosis) -> Option<String> {
     let framing = diagnosis.circumstances.framing.as_ref().filter(|framing| framing.lost > framing.framed)?;
+    let messages = framing.framed + framing.lost;
+    if framing.is_auto() {
+        return Some(format!(
+            "only {} of {messages} messages are requests: the others are segments of connections whose first bytes are of none of {}, or \
+             that were not seen, and datagrams",
+            framing.framed,
+            looked_for(framing)
+        ));
+    }
     Some(format!(
-        "only {} of {} messages are requests of {}; the others are segments in which none was found: is that what the server speaks?",
-        framing.framed,
-        framing.framed + framing.lost,
-        framing.protocol
+        "only {} of {messages} messages are requests of {}; the others are segments in which none was found: is that what the server speaks?",
+        framing.framed, framing.protocol
     ))
 }

@@ -191,6 +191,7 @@ impl<'a> Summary<'a> {
             latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |leg_latency| leg_latency.latency_ns.clone()),
             legs,
             classes: by_class(lifetimes, ranked, focus),
+            protocols: crate::multiplexed::protocols(lifetimes),
             not_available: None,
             typical: typical(lifetimes, &self.classification, options, ranked),
             slowest: slowest(lifetimes, &self.classification, leg, ranked),

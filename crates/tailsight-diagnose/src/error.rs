@@ -65,7 +65,7 @@ pub enum Error {
     WrongProtocol {
         /// The application.
         app: String,
-        /// The protocol that was asked for.
+        /// The protocols whose requests were looked for.
         protocol: String,
         /// Segments that were looked at.
         segments: u64,

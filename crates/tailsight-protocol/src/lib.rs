@@ -23,4 +23,4 @@ pub mod wire;
 pub use class::{Class, Command, Shape, bucket};
 pub use error::ProtocolError;
 pub use pattern::Value;
-pub use protocol::{Kind, Protocol};
+pub use protocol::{Kind, Protocol, ProtocolChoice};

@@ -1,4 +1,4 @@
-//! The protocols by name. In: what a user writes. Out: [`Kind`] for the load generator, [`Protocol`] for recordings.
+//! The protocols by name. In: what a user writes. Out: [`Kind`] for the load generator, [`Protocol`] and [`ProtocolChoice`] for recordings.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,7 +64,7 @@ impl FromStr for Kind {
     }
 }
 
-/// A protocol whose requests and replies are found in recorded flows: `record --protocol`.
+/// A protocol whose requests and replies are found in recorded flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// memcached: text, meta and binary, told apart by the first byte of each message.
@@ -119,5 +119,78 @@ impl FromStr for Protocol {
             "http2" => Ok(Self::Http2),
             _ => Err(ProtocolError::UnknownName { name: name.to_owned(), choices: "memcached, resp, http1, http2" }),
         }
+    }
+}
+
+/// What flows are read as: `record --protocol`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProtocolChoice {
+    /// Each flow as what its first request begins like.
+    Auto,
+    /// Every flow as this one.
+    Named(Protocol),
+}
+
+impl ProtocolChoice {
+    /// The name that lets each flow tell.
+    pub const AUTO: &str = "auto";
+
+    /// Its name on the command line and in run.json.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => Self::AUTO,
+            Self::Named(protocol) => protocol.name(),
+        }
+    }
+
+    /// The protocol that was named.
+    pub const fn named(self) -> Option<Protocol> {
+        match self {
+            Self::Auto => None,
+            Self::Named(protocol) => Some(protocol),
+        }
+    }
+}
+
+impl From<Protocol> for ProtocolChoice {
+    fn from(protocol: Protocol) -> Self {
+        Self::Named(protocol)
+    }
+}
+
+impl fmt::Display for ProtocolChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for ProtocolChoice {
+    type Err = ProtocolError;
+
+    fn from_str(name: &str) -> Result<Self, ProtocolError> {
+        let choices = "auto, memcached, resp, http1, http2";
+        match name {
+            Self::AUTO => Ok(Self::Auto),
+            _ => name
+                .parse()
+                .map(Self::Named)
+                .map_err(|_: ProtocolError| ProtocolError::UnknownName { name: name.to_owned(), choices }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_choice_reads_back_by_its_name() {
+        let named = Protocol::ALL.map(ProtocolChoice::Named);
+        for choice in named.into_iter().chain([ProtocolChoice::Auto]) {
+            assert_eq!(choice.to_string().parse::<ProtocolChoice>().unwrap(), choice);
+        }
+        let refused = "mysql".parse::<ProtocolChoice>().unwrap_err().to_string();
+        assert!(refused.contains("mysql") && refused.contains("auto, memcached"), "{refused}");
+        assert!("auto".parse::<Protocol>().is_err(), "it is none of the protocols");
     }
 }

@@ -555,7 +555,7 @@ pub struct Buffer {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Payload {
-    /// The application's protocol: `memcached`, `resp`, `http1` or `http2`.
+    /// The application's protocol: `memcached`, `resp`, `http1` or `http2`; `auto`: each connection as what it begins like.
     pub protocol: String,
     /// Bytes of each segment that were kept at most.
     pub bytes: u32,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use tailsight_lifetime::{Rule, Threshold, ThresholdUnit};
-use tailsight_protocol::Protocol;
+use tailsight_protocol::{Protocol, ProtocolChoice};
 use tailsight_record::{Asked, HookChoice, SampleRate, loader};
 use tailsight_units::parse;
 
@@ -123,10 +123,11 @@ pub struct Record {
     /// The run directory; an earlier run in it is replaced
     #[arg(short, long, value_name = "RUN", default_value = "tailsight-run")]
     pub out: PathBuf,
-    /// Keep the first bytes of each segment of the target, so that messages are requests with their classes, not segments
+    /// Keep the first bytes of each segment of the target, so that messages are requests with their classes, not segments;
+    /// auto: each TCP connection's protocol is told by its first bytes
     #[arg(long, value_name = "PROTOCOL", value_parser = framed())]
-    pub protocol: Option<Protocol>,
-    /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960, http2: 3072]
+    pub protocol: Option<ProtocolChoice>,
+    /// With --protocol: bytes of each segment to keep [default: 192, http1: 480, resp: 960, http2 and auto: 3072]
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is \
      recorded")]
     pub payload: Option<u32>,
@@ -341,17 +342,19 @@ fn command_name(text: &str) -> Result<String, String> {
 }
 
 /// What can be framed. Redis is what most who speak RESP have in mind, and gRPC is HTTP/2.
-fn framed() -> impl clap::builder::TypedValueParser<Value = Protocol> {
+fn framed() -> impl clap::builder::TypedValueParser<Value = ProtocolChoice> {
     use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+    let auto = PossibleValue::new(ProtocolChoice::AUTO);
     let names = Protocol::ALL.map(|protocol| match protocol {
         Protocol::Resp => PossibleValue::new(protocol.name()).alias("redis"),
         Protocol::Http2 => PossibleValue::new(protocol.name()).alias("grpc"),
         _ => PossibleValue::new(protocol.name()),
     });
+    let names: Vec<PossibleValue> = std::iter::once(auto).chain(names).collect();
     PossibleValuesParser::new(names).try_map(|name| match &name[..] {
-        "redis" => Ok(Protocol::Resp),
-        "grpc" => Ok(Protocol::Http2),
-        name => name.parse::<Protocol>(),
+        "redis" => Ok(Protocol::Resp.into()),
+        "grpc" => Ok(Protocol::Http2.into()),
+        name => name.parse::<ProtocolChoice>(),
     })
 }
 
@@ -442,9 +445,11 @@ mod tests {
     #[test]
     fn redis_is_resp_and_grpc_is_http2() {
         let parsed = Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "redis"]).unwrap();
-        assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(Protocol::Resp)));
+        assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(Protocol::Resp.into())));
         let parsed = Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "grpc"]).unwrap();
-        assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(Protocol::Http2)));
+        assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(Protocol::Http2.into())));
+        let parsed = Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "auto"]).unwrap();
+        assert!(matches!(parsed.command, Command::Record(record) if record.protocol == Some(ProtocolChoice::Auto)));
         assert!(Cli::try_parse_from(["tailsight", "record", "-p", "1", "--protocol", "mysql"]).is_err());
     }
 

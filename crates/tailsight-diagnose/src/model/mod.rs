@@ -46,6 +46,9 @@ pub struct Diagnosis {
     /// The latency of the leg under study by class of requests, most of the focus first, at most 32. Absent where no protocol was read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassLatency>,
+    /// What connections were taken to speak, of a run recorded with `--protocol auto`; absent for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocols: Option<Protocols>,
     /// Why no causes can be said, when they cannot (N/A): then there are none, and the focus is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_available: Option<String>,
@@ -275,6 +278,19 @@ pub struct ClassLatency {
     /// As [`Diagnosis::latency_ns`].
     #[serde(flatten)]
     pub latency_ns: BTreeMap<String, u64>,
+}
+
+/// What each TCP connection's first bytes told that it speaks (`record --protocol auto`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Protocols {
+    /// Connections by their protocol: `memcached`, `resp`, `http1`, `http2`.
+    pub connections: BTreeMap<String, u64>,
+    /// Connections that begin like none of them; their messages are segments.
+    pub untold_connections: u64,
+    /// Messages that are one request each.
+    pub requests: u64,
+    /// Messages in which no request is known: segments, and datagrams.
+    pub segments: u64,
 }
 
 /// Where a median message of the run spends its time: compared with nothing, so also what every message waits for.

@@ -8,7 +8,7 @@ pub mod sample_clock;
 pub mod wakes;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_protocol::Protocol;
+use tailsight_protocol::ProtocolChoice;
 use tailsight_trace::Run;
 use tailsight_trace::meta::{Container, SendEntry, Traced};
 use tailsight_trace::routines::RoutineRow;
@@ -212,7 +212,7 @@ pub struct RunContext {
     /// Cores, highest number plus one.
     pub cpus: u16,
     /// The protocol whose requests are messages, and how many bytes of each segment were kept for that.
-    pub protocol: Option<(Protocol, u32)>,
+    pub protocol: Option<(ProtocolChoice, u32)>,
     /// The run has the plain text of TLS, too.
     pub reads_tls: bool,
     /// The clocks of NICs that stamp.

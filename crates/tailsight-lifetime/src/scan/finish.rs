@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use tailsight_kernel::syscalls::waits_for_work;
-use tailsight_protocol::Protocol;
+use tailsight_protocol::ProtocolChoice;
 use tailsight_trace::FlowKey;
 
 use super::activity::{Activity, Handling};
@@ -31,8 +31,8 @@ impl Scanner<'_> {
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         udp_order::put_right(&mut self.traffic, self.peers.answered(), is_udp, sleeps);
         let unstamped = self.nic.judge(&mut self.traffic.messages);
-        let pairs_by_id = self.pairs_by_id();
-        let in_turn = |m: &Message| !(pairs_by_id && m.flags & flags::PAIRED_BY_ID != 0);
+        let by_id = self.flows_paired_by_id();
+        let in_turn = |m: &Message| m.flags & flags::PAIRED_BY_ID == 0 || !by_id.contains(&m.flow);
         let (messages, extras) = (&self.traffic.messages, &mut self.traffic.extras);
         let mut busy_periods = self.busy_periods.finish(end_ns, messages, extras, in_turn);
         let (every_message, extras) = (&mut self.traffic.messages, &mut self.traffic.extras);
@@ -63,7 +63,7 @@ impl Scanner<'_> {
             message.id = id;
             self.flows[message.flow as usize].messages += 1;
         }
-        let framing = self.captures.map(|(protocol, _)| framed(framing, protocol, &messages));
+        let framing = self.captures.map(|(choice, _)| framed(framing, choice, &messages));
         let extras: Vec<Extra> = gathered(extras, &order);
         overtaken::mark(&mut messages);
         let in_line = messages.iter().zip(&extras).flat_map(|(m, extra)| {
@@ -112,22 +112,23 @@ impl Scanner<'_> {
         }
     }
 
-    /// Whether a protocol was read whose replies have their requests by an id.
-    fn pairs_by_id(&self) -> bool {
-        self.captures.as_ref().is_some_and(|(protocol, _)| protocol.pairs_by_id())
+    /// The flows in which a protocol was read whose replies have their requests by an id.
+    fn flows_paired_by_id(&self) -> FxHashSet<u32> {
+        let by_id = self.tcp.values().filter(|flow| flow.framed.as_ref().is_some_and(|framed| framed.pairs_by_id()));
+        by_id.filter_map(|flow| flow.index).collect()
     }
 
     /// Messages of connections that requests share have no replies.
     fn unpair(&mut self) -> Multiplexed {
         let segments = self.tcp.values().filter_map(|flow| Some((flow.index?, flow.segments)));
         let mut carriers = carriers(&self.flows, segments);
-        // Its frames were read: what has a reply has its own.
+        // Where frames were read, what has a reply has its own.
+        let by_id = self.flows_paired_by_id();
         let decrypted =
             self.tcp.values().filter(|flow| flow.framed.as_ref().is_some_and(|framed| framed.is_decrypted()));
         let decrypted: FxHashSet<u32> = decrypted.filter_map(|flow| flow.index).collect();
-        let pairs_by_id = self.pairs_by_id();
         carriers.retain(|flow, carrier| match carrier {
-            Carrier::Http2 => !pairs_by_id,
+            Carrier::Http2 => !by_id.contains(flow),
             Carrier::Tls => !decrypted.contains(flow),
             Carrier::Plain | Carrier::Unknown => true,
         });
@@ -186,8 +187,8 @@ fn in_order(
 }
 
 /// How far requests were framed, of the messages that are left.
-fn framed(mut framing: Framing, protocol: Protocol, messages: &[Message]) -> Framing {
-    framing.protocol = protocol.to_string();
+fn framed(mut framing: Framing, choice: ProtocolChoice, messages: &[Message]) -> Framing {
+    framing.protocol = choice.to_string();
     framing.lost = messages.iter().filter(|m| m.flags & flags::UNFRAMED != 0).count() as u64;
     framing.framed = messages.len() as u64 - framing.lost;
     framing

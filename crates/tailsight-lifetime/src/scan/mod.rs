@@ -9,7 +9,7 @@ mod send;
 mod tcp_flow;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_protocol::Protocol;
+use tailsight_protocol::ProtocolChoice;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::{Error, Event, FlowKey, fields};
 
@@ -134,7 +134,7 @@ struct Scanner<'a> {
     /// By thread: the last datagram that was dropped in a send call: when, and of which flow.
     udp_dropped: FxHashMap<u32, (u64, FlowKey)>,
     /// With a protocol.
-    captures: Option<(Protocol, Box<Captures>)>,
+    captures: Option<(ProtocolChoice, Box<Captures>)>,
     /// With a protocol, where the plain text of TLS was read.
     plain_texts: Option<PlainTexts>,
     flow_index: FxHashMap<FlowKey, u32>,

@@ -2,7 +2,7 @@
 
 use tailsight_kernel::syscalls::{polls, waits_for_work};
 use tailsight_protocol::frame::memcached_datagram;
-use tailsight_protocol::{Class, Protocol};
+use tailsight_protocol::{Class, Protocol, ProtocolChoice};
 use tailsight_trace::event::{Kind, flow_flags, switch_flags};
 use tailsight_trace::{Event, FlowKey, fields};
 
@@ -116,11 +116,11 @@ impl Scanner<'_> {
             let index = *flow.index.get_or_insert_with(|| index_of(&mut self.flow_index, &mut self.flows, key));
             let range = match &self.captures {
                 None => flow.receiver.recv(event, call, index, &mut self.traffic),
-                Some((protocol, captures)) => {
+                Some((choice, captures)) => {
                     let from_start =
                         flow.new && flow.opened.map(|(seq, _)| seq.wrapping_add(1)) == flow.receiver.next();
                     let framed = flow.framed.get_or_insert_with(|| {
-                        Box::new(Framed::new(*protocol, index, flow.new, from_start, self.plain_texts.is_some()))
+                        Box::new(Framed::new(*choice, index, flow.new, from_start, self.plain_texts.is_some()))
                     });
                     let range = framed.recv(event, call, &mut flow.receiver, captures, &mut self.traffic);
                     if let Some(texts) = self.plain_texts.as_mut().filter(|_| framed.is_tls()) {
@@ -218,18 +218,18 @@ impl Scanner<'_> {
 
     /// The class of a datagram that was received just now, and the id that its reply will carry.
     fn datagram_class(&mut self, message: u32) -> Option<u16> {
-        let (protocol, captures) = self.captures.as_ref()?;
+        let (choice, captures) = self.captures.as_ref()?;
         let traffic = &mut self.traffic;
         let m = &mut traffic.messages[message as usize];
-        let frame = match protocol {
-            Protocol::Memcached => {
+        let frame = match choice {
+            ProtocolChoice::Named(Protocol::Memcached) => {
                 memcached_datagram(captures.from(self.datagrams.received, 0), u64::from(m.bytes), true)
             }
             _ => None,
         };
         let class: Option<Class> = frame.and_then(|f| f.class);
         match class {
-            Some(class) => m.class = traffic.classes.of(*protocol, &class),
+            Some(class) => m.class = traffic.classes.of(Protocol::Memcached, &class),
             None => {
                 m.class = traffic.classes.unframed();
                 m.flags |= flags::UNFRAMED;

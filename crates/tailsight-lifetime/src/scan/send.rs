@@ -1,7 +1,7 @@
 //! Send-side events: send calls, packets to the driver, time stamps of replies, and the payload in which they are parsed.
 
-use tailsight_protocol::Protocol;
 use tailsight_protocol::frame::{UdpFrame, memcached_datagram};
+use tailsight_protocol::{Protocol, ProtocolChoice};
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::{Event, FlowKey, fields};
 
@@ -199,7 +199,7 @@ impl Scanner<'_> {
     /// What a datagram on its way out says about itself.
     fn datagram_frame(&self, packet: &Open) -> Option<UdpFrame> {
         match &self.captures {
-            Some((Protocol::Memcached, captures)) => {
+            Some((ProtocolChoice::Named(Protocol::Memcached), captures)) => {
                 memcached_datagram(captures.from(packet.id, packet.seq), u64::from(packet.len), false)
             }
             _ => None,

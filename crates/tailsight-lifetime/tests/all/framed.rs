@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tailsight_lifetime::input::Names;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Leg, RunContext};
-use tailsight_protocol::{Protocol, wire};
+use tailsight_protocol::{Protocol, ProtocolChoice, wire};
 use tailsight_trace::Event;
 use tailsight_trace::event::{Kind, flow_flags};
 use tailsight_trace::read::CpuEvents;
@@ -256,12 +256,16 @@ impl Connection {
     }
 
     fn analysis(&self, protocol: bool) -> Analysis {
+        self.read_as(protocol.then_some(Protocol::Memcached.into()))
+    }
+
+    fn read_as(&self, choice: Option<ProtocolChoice>) -> Analysis {
         let comm = "server".to_owned();
         let task = TaskRow { tid: TID, tgid: TID, comm, target: true, kernel: false, ..TaskRow::default() };
         let facts = RunContext {
             names: Names::new(&[task]),
             cpus: 2,
-            protocol: protocol.then_some((Protocol::Memcached, self.keep)),
+            protocol: choice.map(|choice| (choice, self.keep)),
             ..RunContext::default()
         };
         let cpus: Vec<CpuEvents> =
@@ -324,6 +328,31 @@ proptest! {
         }
         let batches = truth.chunk_by(|a, b| a.recv == b.recv).flat_map(|b| vec![b.len(); b.len()]);
         prop_assert!(got.iter().zip(batches).all(|(m, n)| usize::from(m.batch) == n));
+    }
+
+    /// The first bytes tell the protocol: once they have, everything is as if it had been named.
+    #[test]
+    fn what_tells_its_protocol_is_as_if_it_had_been_named(steps in steps(), isn in isn(), opened in any::<bool>(), keep in 1u32..64) {
+        let c = connection(keep * 24, isn, opened, &steps);
+        let (auto, named) = (c.read_as(Some(ProtocolChoice::Auto)), c.analysis(true));
+        check_partition(&auto)?;
+        let bytes: usize = auto.lifetimes.messages.iter().map(|m| m.bytes as usize).sum();
+        prop_assert!(bytes <= c.copied, "{} of {}", bytes, c.copied);
+        let framing = auto.lifetimes.framing.as_ref().expect("a protocol");
+        prop_assert_eq!(framing.protocol.as_str(), "auto");
+        let told = framing.connections.get("memcached").copied().unwrap_or(0);
+        prop_assert_eq!(framing.connections.values().sum::<u64>(), told, "no other one: {:?}", framing);
+        // Half a message is none, but bytes were read all the same.
+        let is_read = c.requests.iter().any(|r| r.recv.1 != 0) || !auto.lifetimes.messages.is_empty();
+        prop_assert!(!is_read || told + framing.untold_connections == 1, "{:?}", framing);
+        // Where the very first segment told it; a first segment may be a byte.
+        if told == 1 && framing.lost == 0 && named.lifetimes.framing.as_ref().is_some_and(|named| named.lost == 0) {
+            let read = |analysis: &Analysis| {
+                let lifetimes = &analysis.lifetimes;
+                lifetimes.messages.iter().map(|m| (*m, lifetimes.class(m).cloned())).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(read(&auto), read(&named));
+        }
     }
 
     /// Little or nothing kept: every byte received is in one message, and the parts add up.

@@ -171,6 +171,32 @@ fn requests(name: &str, class: &str) {
     assert!(framed * 100 >= lifetimes.messages.len() * 95, "{framed} of {} replies", lifetimes.messages.len());
 }
 
+/// The run that was recorded with a protocol, read as one whose connections tell it.
+fn auto_tells(name: &str, protocol: &str) {
+    let read = |choice: &str| {
+        let mut run = Run::open(&folder().join(name)).expect("a golden run");
+        run.meta.payload.as_mut().expect("recorded with a protocol").protocol = choice.to_owned();
+        Analysis::of(&mut run).expect("its events").lifetimes
+    };
+    let (auto, named) = (read("auto"), read(protocol));
+    assert!(named.messages.len() > 100 && auto.classes == named.classes);
+    assert_eq!(auto.messages, named.messages);
+    let framing = auto.framing.expect("recorded with a protocol");
+    let connections = named.flows.iter().filter(|flow| flow.messages > 0).count() as u64;
+    assert_eq!(framing.connections, [(protocol.to_owned(), connections)].into());
+    assert_eq!((framing.protocol.as_str(), framing.untold_connections), ("auto", 0));
+}
+
+#[test]
+fn memcached_is_told() {
+    auto_tells("memcached-requests", "memcached");
+}
+
+#[test]
+fn redis_is_told() {
+    auto_tells("redis-requests", "resp");
+}
+
 #[test]
 fn memcached_requests() {
     requests("memcached-requests", "get k16..32");

@@ -11,6 +11,7 @@ mod pairs;
 mod stream;
 mod types;
 mod udp;
+mod undecided;
 
 pub use flow::Flow;
 pub use types::{Direction, Frame, Pairing, ReplyFrame, RequestFrame, Segment, Why};

@@ -91,7 +91,7 @@ impl Pairs {
         seq
     }
 
-    fn losing_requests(&mut self) {
+    pub(super) fn losing_requests(&mut self) {
         self.exact = false;
         if !self.protocol.pairs_by_id() && !matches!(self.waiting.back(), Some(Waiting::Hole { .. })) {
             self.waiting.push_back(Waiting::Hole { replies: 0 });

@@ -56,6 +56,15 @@ impl<G: Grammar + Default> Stream<G> {
         (bytes > 0 && self.lost.is_none()).then(|| next.saturating_sub(bytes))
     }
 
+    /// Before its first segment: bytes up to here passed that are in no message, and the next one begins where a segment begins like one.
+    pub(super) fn lost_until(&mut self, passed: Option<u64>) {
+        if let Some(passed) = passed {
+            self.from_start = false;
+            self.grammar.reset();
+            (self.start, self.next, self.lost) = (passed, Some(passed), Some((passed, Why::NotABeginning)));
+        }
+    }
+
     fn lose(&mut self, why: Why, sink: &mut impl Sink<G::Out>) {
         self.lost.get_or_insert((self.start, why));
         self.grammar.reset();
@@ -113,7 +122,10 @@ impl<G: Grammar + Default> Stream<G> {
             if why == Why::Switched || !G::begins(captured) {
                 return sink.losing();
             }
-            sink.piece(Piece::Lost { from, to: at, why });
+            // Empty where a flow was decided: what passed before has its ranges.
+            if from < at {
+                sink.piece(Piece::Lost { from, to: at, why });
+            }
             self.lost = None;
             self.start = at;
         }
@@ -161,7 +173,9 @@ impl<G: Grammar + Default> Stream<G> {
     pub(super) fn finish(&mut self, sink: &mut impl Sink<G::Out>) {
         let Some(next) = self.next else { return };
         if let Some((from, why)) = self.lost.take() {
-            sink.piece(Piece::Lost { from, to: next, why });
+            if from < next {
+                sink.piece(Piece::Lost { from, to: next, why });
+            }
         } else if let Ok(Some(out)) = self.grammar.close(sink) {
             self.message(next, out, sink);
         } else if self.start < next {

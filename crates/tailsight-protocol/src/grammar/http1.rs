@@ -475,6 +475,12 @@ impl Grammar for Requests {
         });
         METHODS.contains(&method) && !target.is_empty() && !target.contains(&b'\n') && version
     }
+
+    /// With its version: other protocols of lines have words such as `GET`, too.
+    fn is_distinct(bytes: &[u8]) -> bool {
+        let version = bytes.splitn(3, |b| *b == b' ').nth(2);
+        version.is_some_and(|version| version.starts_with(b"HTTP/1.")) && Self::begins(bytes)
+    }
 }
 
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {

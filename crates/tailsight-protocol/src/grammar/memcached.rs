@@ -65,4 +65,11 @@ impl<O, T: Grammar<Out = O>, B: Grammar<Out = O>> Grammar for Either<T, B> {
             _ => T::begins(bytes),
         }
     }
+
+    fn is_distinct(bytes: &[u8]) -> bool {
+        match bytes.first() {
+            Some(first) if is_magic(*first) => B::is_distinct(bytes),
+            _ => T::is_distinct(bytes),
+        }
+    }
 }

@@ -418,4 +418,16 @@ impl Grammar for Requests {
         ];
         word.len() < bytes.len() && WORDS.contains(&word)
     }
+
+    /// A command line that reads as one, as far as it was seen, and not `quit`, which ends connections of many protocols.
+    fn is_distinct(bytes: &[u8]) -> bool {
+        let end = memchr::memchr(b'\n', bytes);
+        let line = &bytes[..end.unwrap_or(bytes.len())];
+        let words = line.strip_suffix(b"\r").unwrap_or(line);
+        let reads = match end {
+            Some(_) => words != b"quit" && request_line(words).is_ok(),
+            None => words.iter().all(|b| b.is_ascii_graphic() || *b == b' '),
+        };
+        reads && Self::begins(bytes)
+    }
 }

@@ -82,6 +82,11 @@ pub(crate) trait Grammar {
     /// Whether bytes look like the beginning of a message, told from the middle of one.
     fn begins(bytes: &[u8]) -> bool;
 
+    /// Whether bytes that begin like a message begin like one of this protocol only, as far as a beginning can tell.
+    fn is_distinct(bytes: &[u8]) -> bool {
+        Self::begins(bytes)
+    }
+
     /// Whether what was taken since the last message belongs to none, up to here (HTTP/2: frames of the connection).
     fn is_between(&self) -> bool {
         false

@@ -278,4 +278,9 @@ impl Grammar for Requests {
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         digits > 0 && (rest[digits..].starts_with(b"\r\n$") || b"\r\n$".starts_with(&rest[digits..]))
     }
+
+    /// An array: a line of words begins an inline command, and as well one of memcached, SMTP, NATS.
+    fn is_distinct(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&b'*') && bytes.contains(&b'\n') && Self::begins(bytes)
+    }
 }

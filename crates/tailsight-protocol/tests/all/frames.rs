@@ -5,7 +5,7 @@ use tailsight_protocol::frame::{
     Direction, Flow, Frame, Pairing, ReplyFrame, RequestFrame, Segment, Why, memcached_datagram,
 };
 use tailsight_protocol::reply::Status;
-use tailsight_protocol::{Kind, Protocol, wire};
+use tailsight_protocol::{Kind, Protocol, ProtocolChoice, wire};
 
 use super::samples::{cut, plan, sample};
 
@@ -50,7 +50,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    pub fn new(protocol: Protocol, from_start: bool, keep: usize, start: u64) -> Self {
+    pub fn new(protocol: impl Into<ProtocolChoice>, from_start: bool, keep: usize, start: u64) -> Self {
         Self { flow: Flow::new(protocol, from_start), frames: Vec::new(), keep, places: [start; 2] }
     }
 
@@ -128,6 +128,61 @@ proptest! {
         for (index, (request, pairing)) in pairs.into_iter().enumerate() {
             prop_assert_eq!(request, Some(index as u64));
             prop_assert!(matches!(pairing, Pairing::Order | Pairing::Id));
+        }
+    }
+
+    /// The first segment tells, and from there on a flow is as if its protocol had been named.
+    #[test]
+    fn a_flow_that_tells_its_protocol_is_framed_as_if_it_had_been_named(
+        (protocol, kind) in proptest::sample::select(&PROTOCOLS[..]), plan in plan(), keep in 40usize..4000, from_start: bool,
+        cuts in proptest::collection::vec(any::<usize>(), 0..30),
+    ) {
+        let sample = sample(kind, &plan);
+        // An inline command tells nothing: other protocols have such lines.
+        prop_assume!(protocol != Protocol::Resp || sample.requests.starts_with(b"*"));
+        // No client sends less than the first line of its first request at once, as a rule.
+        let requests = cut(&sample.requests, &cuts);
+        let mut first = 0;
+        while first < requests.len() && requests[..first].concat().len() < 40 { first += 1; }
+        let requests: Vec<Vec<u8>> =
+            std::iter::once(requests[..first].concat()).chain(requests[first..].iter().map(|part| part.to_vec())).collect();
+        let framed = |choice: ProtocolChoice| {
+            let mut recording = Recording::new(choice, from_start, keep, 1000);
+            requests.iter().for_each(|part| recording.request(part));
+            cut(&sample.replies, &cuts).iter().for_each(|part| recording.reply(part));
+            recording.finish();
+            recording
+        };
+        let (auto, named) = (framed(ProtocolChoice::Auto), framed(protocol.into()));
+        prop_assert_eq!(auto.flow.protocol(), Some(protocol));
+        prop_assert_eq!(auto.frames, named.frames);
+    }
+
+    /// Joined anywhere: what comes before the segment that tells is lost, and the requests behind are those of the named protocol.
+    #[test]
+    fn a_flow_that_is_joined_in_its_middle_tells_later(
+        (protocol, kind) in proptest::sample::select(&PROTOCOLS[..]), plan in plan(), seen in any::<proptest::sample::Index>(),
+        cuts in proptest::collection::vec(any::<usize>(), 0..30),
+    ) {
+        let sample = sample(kind, &plan);
+        let from = seen.index(sample.requests.len());
+        let framed = |choice: ProtocolChoice| {
+            let mut recording = Recording::new(choice, false, usize::MAX, 0);
+            cut(&sample.requests[from..], &cuts).iter().for_each(|part| recording.request(part));
+            cut(&sample.replies, &cuts).iter().for_each(|part| recording.reply(part));
+            recording.finish();
+            recording
+        };
+        let (auto, named) = (framed(ProtocolChoice::Auto), framed(protocol.into()));
+        prop_assert!(tiles(&auto.frames, Direction::Requests, 0, (sample.requests.len() - from) as u64));
+        prop_assert!(tiles(&auto.frames, Direction::Replies, 0, sample.replies.len() as u64));
+        // The value of one of them may hold what begins like another protocol's.
+        if auto.flow.protocol() == Some(protocol) {
+            let places = |recording: &Recording| -> Vec<_> {
+                recording.requests().iter().map(|request| (request.from, request.to, request.class)).collect()
+            };
+            let (auto, named) = (places(&auto), places(&named));
+            prop_assert!(named.ends_with(&auto), "{auto:?} {named:?}");
         }
     }
 
@@ -309,6 +364,44 @@ fn a_flow_recorded_from_its_middle_says_so() {
     recording.finish();
     assert_eq!(recording.lost(), [(Direction::Replies, 7000, 7021, Why::NotABeginning)]);
     assert_eq!(recording.pairs(), [(Some(0), Pairing::Assumed)]);
+}
+
+/// Two uploads whose beginning was not seen; the reply to one has not come when the next request tells the protocol.
+#[test]
+fn replies_to_what_came_before_the_protocol_was_told_are_not_the_next_requests() {
+    let get = b"GET / HTTP/1.1\r\n\r\n";
+    let reply = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+    let mut owed = Recording::new(ProtocolChoice::Auto, false, 200, 0);
+    owed.request(b"the rest of an upload");
+    owed.request(get);
+    owed.reply(reply);
+    owed.reply(reply);
+    owed.finish();
+    assert_eq!(owed.flow.protocol(), Some(Protocol::Http1));
+    assert_eq!(owed.lost(), [(Direction::Requests, 0, 21, Why::NotABeginning)]);
+    assert_eq!(owed.pairs()[0], (None, Pairing::None), "it may be the upload's");
+    let mut answered = Recording::new(ProtocolChoice::Auto, false, 200, 0);
+    answered.request(b"the rest of an upload");
+    answered.reply(reply);
+    answered.request(get);
+    answered.reply(reply);
+    answered.finish();
+    assert_eq!(answered.pairs(), [(Some(0), Pairing::Assumed)]);
+    let upload = (Direction::Requests, 0, 21, Why::NotABeginning);
+    assert_eq!(answered.lost(), [upload, (Direction::Replies, 0, reply.len() as u64, Why::NotABeginning)]);
+}
+
+#[test]
+fn a_flow_that_never_tells_is_lost_a_segment_at_a_time() {
+    let mut recording = Recording::new(ProtocolChoice::Auto, true, 200, 0);
+    recording.request(b"EHLO there\r\n");
+    recording.reply(b"250 OK\r\n");
+    recording.gap(0, 5);
+    recording.request(b"QUIT\r\n");
+    recording.finish();
+    assert_eq!(recording.flow.protocol(), None);
+    let lost = [(Direction::Requests, 0, 12), (Direction::Replies, 0, 8), (Direction::Requests, 12, 23)];
+    assert_eq!(recording.lost(), lost.map(|(direction, from, to)| (direction, from, to, Why::NotABeginning)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tailsight_protocol::frame::{Direction, Flow, Segment};
 use tailsight_protocol::reply::{Datagrams, Expect, Op, Parser, Transport};
-use tailsight_protocol::{Kind, Protocol, Value, wire};
+use tailsight_protocol::{Kind, Protocol, ProtocolChoice, Value, wire};
 
 use super::frames::tiles;
 use super::samples::{cut, feed, plan, sample};
@@ -87,10 +87,10 @@ proptest! {
     /// Frames of anything tile.
     #[test]
     fn any_recording_tiles(
-        protocol in proptest::sample::select(&Protocol::ALL[..]),
+        protocol in proptest::option::weighted(0.8, proptest::sample::select(&Protocol::ALL[..])),
         segments in proptest::collection::vec((any::<bool>(), bytes(), 0u64..3000, 0i64..40), 0..12), from_start: bool,
     ) {
-        let mut flow = Flow::new(protocol, from_start);
+        let mut flow = Flow::new(protocol.map_or(ProtocolChoice::Auto, ProtocolChoice::Named), from_start);
         let (mut frames, mut ends) = (Vec::new(), [1000_u64; 2]);
         let mut starts = [None; 2];
         for (reply, captured, unseen, shift) in &segments {

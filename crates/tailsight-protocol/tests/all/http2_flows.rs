@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tailsight_protocol::Protocol;
 use tailsight_protocol::frame::{Direction, Frame, Pairing, ReplyFrame, RequestFrame, Why};
 use tailsight_protocol::reply::{ErrorKind, Status};
+use tailsight_protocol::{Protocol, ProtocolChoice};
 
 use super::frames::{Recording, tiles};
 use super::http2::{PREFACE, frame};
@@ -301,14 +301,37 @@ proptest! {
         prop_assert_eq!(holds(&recording, &truth)?, (exchanges.len(), exchanges.len()));
     }
 
+    /// The preface tells, and in the middle of a connection any frame of the client's.
+    #[test]
+    fn a_flow_that_tells_http2_is_framed_as_if_it_had_been_named((exchanges, order) in conversations(), skipped in 0_usize..60) {
+        let (client, server, _) = conversation(&exchanges, &order);
+        let skipped = skipped.min(client.edges.len() - 2);
+        let framed = |choice: ProtocolChoice| {
+            let mut recording = Recording::new(choice, skipped == 0, usize::MAX, 0);
+            client.edges[skipped..].windows(2).for_each(|edge| recording.request(&client.bytes[edge[0]..edge[1]]));
+            server.edges.windows(2).for_each(|edge| recording.reply(&server.bytes[edge[0]..edge[1]]));
+            recording.finish();
+            recording
+        };
+        let (auto, named) = (framed(ProtocolChoice::Auto), framed(Protocol::Http2.into()));
+        // A continuation does not tell: the segment behind it does.
+        if auto.lost().is_empty() {
+            prop_assert_eq!(auto.flow.protocol(), Some(Protocol::Http2));
+            prop_assert_eq!(auto.frames, named.frames);
+        } else {
+            prop_assert!(skipped > 0);
+        }
+    }
+
     /// Joined at any frame, with segments that are cut and missing: what is said is true, and the ranges tile.
     #[test]
     fn what_is_left_of_a_damaged_recording_is_true(
         (exchanges, order) in conversations(), keep in 0_usize..300, skipped in (0_usize..60, 0_usize..60),
         drops in proptest::collection::vec(0_u8..8, 400), from_start: bool,
+        choice in proptest::sample::select(&[ProtocolChoice::Auto, ProtocolChoice::Named(Protocol::Http2)][..]),
     ) {
         let (client, server, truth) = conversation(&exchanges, &order);
-        let mut recording = Recording::new(Protocol::Http2, from_start, keep, 0);
+        let mut recording = Recording::new(choice, from_start, keep, 0);
         let mut drops = drops.into_iter().cycle();
         let mut ranges = [None, None];
         for (index, (side, skipped)) in [(&client, skipped.0), (&server, skipped.1)].into_iter().enumerate() {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tailsight_lifetime::messages::requests::Framing;
 use tailsight_stats::quantile::needed;
 
 use super::{Input, messages};
@@ -62,10 +63,19 @@ pub(super) fn requests(input: &Input) -> Option<Requests> {
         classes.push((name, sum));
     }
     Some(Requests {
-        protocol: framing.protocol.clone(),
+        protocol: spoken(framing),
         pairing: pairing(&pairs, framing.lost),
         classes: classes.into_iter().map(|(name, (latencies, focus))| class(name, latencies, focus)).collect(),
     })
+}
+
+/// The protocols that were read, in words.
+fn spoken(framing: &Framing) -> String {
+    let told: Vec<&str> = framing.connections.keys().map(String::as_str).collect();
+    match told[..] {
+        [] => framing.protocol.clone(),
+        _ => told.join(" or "),
+    }
 }
 
 fn class(name: String, mut latencies: Vec<u64>, focus: u64) -> Class {
@@ -107,6 +117,14 @@ mod tests {
         assert_eq!(class("get".into(), (1..=367).collect(), 0).p99_ns, None);
         let many = class("get".into(), (1..=400).rev().collect(), 0);
         assert_eq!((many.p50_ns, many.p99_ns), (200, Some(396)));
+    }
+
+    #[test]
+    fn connections_that_told_their_protocol_are_named_by_it() {
+        let named = Framing { protocol: "resp".into(), ..Framing::default() };
+        assert_eq!(spoken(&named), "resp");
+        let connections = [("http2".to_owned(), 3), ("http1".to_owned(), 12)].into();
+        assert_eq!(spoken(&Framing { protocol: "auto".into(), connections, ..Framing::default() }), "http1 or http2");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What `diagnose --more` adds: pervasive causes, queues, cores (NSight §7.4), the percentiles without a cause, and the settings of the host that lengthen tails.
+//! What `diagnose --more` adds: what connections speak, pervasive causes, queues, cores (NSight §7.4), the percentiles without a cause, and the settings of the host that lengthen tails.
 //!
 //! In: a [`Diagnosis`] with its `more`. Out: tables as text; nothing when it was not asked for.
 
@@ -11,6 +11,7 @@ use tailsight_ideal::WhatIf;
 
 use super::causes::is_named;
 use super::ideal::percentile_without;
+use super::protocols::protocols;
 use super::text::{clean, cut, paint};
 use super::{Style, role_name, units};
 use crate::words;
@@ -28,6 +29,7 @@ pub fn more(d: &Diagnosis, style: &Style) -> String {
         }
     };
     let room = style.columns() - 2;
+    section("What connections speak, by their first bytes:", d.protocols.iter().map(protocols).collect());
     section("Stages, messages in focus and reference messages:", stages(&d.stages));
     section("Most frequent causes by percentile:", pervasive(d, more, room));
     section("Queued ahead of a message:", queue(more));

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tailsight_diagnose::cohorts::focus::widened;
-use tailsight_protocol::Protocol;
+use tailsight_protocol::{Protocol, ProtocolChoice};
 use tailsight_record::{Asked, HookChoice, Options, Payload, SampleRate, Selector, Traces, TxStamps, Until};
-use tailsight_report::terminal::record_summary;
+use tailsight_report::terminal::{protocols, record_summary};
 
 use crate::cli::Record;
 use crate::commands::intel_pt;
@@ -80,14 +80,17 @@ fn record(args: &Record, out: &std::path::Path, own_session: bool) -> anyhow::Re
     Ok(Exit::Done)
 }
 
-/// That the recorded bytes hold requests of the protocol that was asked for: else every number of the run would be of something else.
+/// That the recorded bytes hold requests of the protocol that was asked for: else every number of the run would be of something else. Says
+/// what connections were taken to speak, where that was left to them.
 ///
 /// # Errors
 /// If none of its segments is a request, or the run cannot be read.
 fn speaks_the_protocol(run: &std::path::Path) -> anyhow::Result<()> {
     let opened = crate::pipeline::open(run)?;
     let lifetimes = &opened.analysis.lifetimes;
-    if let Some(framing) =
+    if let Some(told) = tailsight_diagnose::multiplexed::protocols(lifetimes) {
+        say!("requests: {}", protocols(&told));
+    } else if let Some(framing) =
         lifetimes.framing.as_ref().filter(|framing| framing.framed > 0 && framing.lost > framing.framed)
     {
         let messages = framing.framed + framing.lost;
@@ -118,10 +121,10 @@ fn few(until: &Until, messages: u64) -> String {
 fn payload(args: &Record) -> Option<Payload> {
     let protocol = args.protocol?;
     let usual = match protocol {
-        Protocol::Resp => 960,
-        Protocol::Http2 => Payload::MOST_BYTES,
-        Protocol::Http1 => 480,
-        Protocol::Memcached => 192,
+        ProtocolChoice::Auto | ProtocolChoice::Named(Protocol::Http2) => Payload::MOST_BYTES,
+        ProtocolChoice::Named(Protocol::Resp) => 960,
+        ProtocolChoice::Named(Protocol::Http1) => 480,
+        ProtocolChoice::Named(Protocol::Memcached) => 192,
     };
     let bytes = args.payload.unwrap_or(usual);
     Some(Payload { bytes, protocol: protocol.name().into(), reads_tls: !args.no_tls })

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "tests say what they measured")]
 
 mod agents_live;
+mod auto_live;
 mod bad_input;
 mod containers_live;
 mod corpus;

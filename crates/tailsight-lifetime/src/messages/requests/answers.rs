@@ -76,6 +76,8 @@ pub struct Answers {
     unpaired: Vec<u32>,
     /// Send calls whose bytes are no known request's reply.
     unclaimed: Vec<SendCall>,
+    /// Where the last lost range ended, and why: one that goes on from there is the same interval.
+    last_lost: (u64, Option<Why>),
     frames: Vec<Frame>,
 }
 
@@ -88,6 +90,15 @@ impl Answers {
     /// None yet. `any_order`: replies come in any order, each by its id.
     pub fn new(any_order: bool) -> Answers {
         Answers { any_order, ..Answers::default() }
+    }
+
+    /// Its protocol turned out to be one whose replies come in any order: nothing is shared by order, of before neither.
+    pub fn come_in_any_order(&mut self) {
+        if !self.any_order {
+            self.any_order = true;
+            self.unpaired.clear();
+            self.unclaimed.clear();
+        }
     }
 
     /// A request was received.
@@ -164,9 +175,10 @@ impl Answers {
             match frame {
                 Frame::Reply(reply) => self.reply(&reply, traffic),
                 Frame::Lost { why, .. } => {
-                    if why != Why::Unfinished {
+                    if why != Why::Unfinished && self.last_lost != (from, Some(why)) {
                         *traffic.framing.why.entry(reason(why).to_owned()).or_default() += 1;
                     }
+                    self.last_lost = (to, Some(why));
                     self.unclaim(from, to);
                 }
                 _ => {}

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use tailsight_protocol::frame::{self, Frame, RequestFrame, Segment, Why};
-use tailsight_protocol::{Protocol, frame::Direction};
+use tailsight_protocol::{Protocol, ProtocolChoice, frame::Direction};
 use tailsight_trace::{Event, fields};
 
 use super::answers::{Answers, Waiting};
@@ -72,7 +72,7 @@ impl Item {
 /// The state of a flow.
 #[derive(Debug)]
 pub struct Framed {
-    protocol: Protocol,
+    choice: ProtocolChoice,
     /// The first byte that comes is the connection's first.
     from_start: bool,
     framer: frame::Flow,
@@ -86,6 +86,8 @@ pub struct Framed {
     called: u64,
     /// Everything before this is in messages.
     resolved: u64,
+    /// Where the last lost range ended, and why: one that goes on from there is the same interval.
+    last_lost: (u64, Option<&'static str>),
     answers: Answers,
     frames: Vec<Frame>,
     /// A connection opened while recording, and no message yet.
@@ -99,11 +101,11 @@ pub struct Framed {
 impl Framed {
     /// A flow. `flow`: its index; `new`: opened while recording; `from_start`: what comes is the connection's first byte; `reads_tls`: the run
     /// has the plain text of TLS.
-    pub fn new(protocol: Protocol, flow: u32, new: bool, from_start: bool, reads_tls: bool) -> Framed {
+    pub fn new(choice: ProtocolChoice, flow: u32, new: bool, from_start: bool, reads_tls: bool) -> Framed {
         Framed {
-            protocol,
+            choice,
             from_start,
-            framer: frame::Flow::new(protocol, from_start),
+            framer: frame::Flow::new(choice, from_start),
             place: Place::default(),
             flow,
             touched: VecDeque::new(),
@@ -111,7 +113,8 @@ impl Framed {
             calls: VecDeque::new(),
             called: 0,
             resolved: 0,
-            answers: Answers::new(protocol.pairs_by_id()),
+            last_lost: (0, None),
+            answers: Answers::new(choice.named().is_some_and(Protocol::pairs_by_id)),
             frames: Vec::new(),
             new,
             reads_tls,
@@ -132,6 +135,11 @@ impl Framed {
     /// Bytes of an alert, with which a client says that it closes and which a server that closed itself never receives; where plain text was read.
     pub fn alert_bytes(&self) -> Option<u32> {
         self.tls.as_ref().filter(|tls| tls.is_read).map(|tls| tls.incoming.alert_bytes())
+    }
+
+    /// Whether replies have their requests by an id alone, whatever their order.
+    pub fn pairs_by_id(&self) -> bool {
+        self.framer.protocol().is_some_and(Protocol::pairs_by_id)
     }
 
     /// A receive call returned bytes up to the event's `copied_seq`. Returns the range of new messages in `traffic`.
@@ -158,7 +166,7 @@ impl Framed {
                 let frames = &mut self.frames;
                 if self.reads_tls && is_record(captured) {
                     self.framer.finish(|f| frames.push(f));
-                    self.framer = frame::Flow::new(self.protocol, self.from_start && self.items.is_empty());
+                    self.framer = frame::Flow::new(self.choice, self.from_start && self.items.is_empty());
                     (self.reads_tls, self.tls) = (false, Some(Box::default()));
                 }
                 if self.tls.is_none() {
@@ -168,6 +176,9 @@ impl Framed {
                 self.items.extend(self.frames.drain(..).filter_map(item));
             }
         });
+        if self.pairs_by_id() {
+            self.answers.come_in_any_order();
+        }
         let upto = self.place.at(copied_seq);
         self.calls.push_back((upto, call));
         if let Some(tls) = &mut self.tls {
@@ -204,6 +215,9 @@ impl Framed {
         let offset = tls.incoming.gave(len, text.begin_ns);
         let frames = &mut self.frames;
         self.framer.request(Segment { offset, len, captured: &text.captured }, |f| frames.push(f));
+        if self.framer.protocol().is_some_and(Protocol::pairs_by_id) {
+            self.answers.come_in_any_order();
+        }
         tls.incoming.stream.frames_on_wire(frames, self.framer.open_requests_from());
         self.items.extend(frames.drain(..).filter_map(item));
         let Some((upto, call)) = self.calls.back().copied() else { return first..first };
@@ -333,8 +347,8 @@ impl Framed {
 
     fn request(&mut self, frame: &RequestFrame, traffic: &mut Traffic) {
         let index = self.message(frame.first, frame.to, traffic);
-        if let Some(index) = index {
-            let class = traffic.classes.of(self.protocol, &frame.class);
+        if let (Some(index), Some(protocol)) = (index, self.framer.protocol()) {
+            let class = traffic.classes.of(protocol, &frame.class);
             let message = &mut traffic.messages[index as usize];
             if frame.bytes > 0 {
                 message.bytes = frame.bytes.min(u64::from(u32::MAX)) as u32;
@@ -354,8 +368,11 @@ impl Framed {
         }
     }
 
-    fn lost(&mut self, from: u64, to: u64, why: &str, traffic: &mut Traffic) {
-        *traffic.framing.why.entry(why.to_owned()).or_default() += 1;
+    fn lost(&mut self, from: u64, to: u64, why: &'static str, traffic: &mut Traffic) {
+        if self.last_lost != (from, Some(why)) {
+            *traffic.framing.why.entry(why.to_owned()).or_default() += 1;
+        }
+        self.last_lost = (to, Some(why));
         let parts: Vec<(u64, u64)> = self.overlapping(from, to).map(|s| (s.from.max(from), s.to.min(to))).collect();
         let first = traffic.messages.len();
         for (from, to) in parts {
@@ -445,6 +462,13 @@ impl Framed {
             traffic.lose(Incomplete::RecordingEnded, 1);
         }
         self.answers.end(frames, traffic);
+        if self.choice == ProtocolChoice::Auto {
+            let framing = &mut traffic.framing;
+            match self.framer.protocol() {
+                Some(protocol) => *framing.connections.entry(protocol.to_string()).or_default() += 1,
+                None => framing.untold_connections += 1,
+            }
+        }
     }
 }
 

@@ -15,8 +15,8 @@ pub mod tls;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tailsight_protocol::Protocol;
 use tailsight_protocol::frame::Why;
+use tailsight_protocol::{Protocol, ProtocolChoice};
 
 use crate::messages::sequence_diff;
 
@@ -34,12 +34,31 @@ pub struct Framing {
     pub unpaired: u64,
     /// Intervals of either direction without known messages, by reason.
     pub why: BTreeMap<String, u64>,
+    /// With `auto`: TCP connections by the protocol that their first bytes told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub connections: BTreeMap<String, u64>,
+    /// With `auto`: TCP connections whose bytes told none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub untold_connections: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Framing {
-    /// Whether each reply has its request by an id alone, and none by order: [`Protocol::pairs_by_id`].
+    /// Whether each connection's protocol was told by its first bytes.
+    pub fn is_auto(&self) -> bool {
+        self.protocol == ProtocolChoice::AUTO
+    }
+
+    /// Whether each reply has its request by an id alone, and none by order: [`Protocol::pairs_by_id`] of every protocol that was read.
     pub fn pairs_by_id(&self) -> bool {
-        self.protocol.parse().is_ok_and(Protocol::pairs_by_id)
+        let by_id = |name: &String| name.parse().is_ok_and(Protocol::pairs_by_id);
+        match self.is_auto() {
+            true => !self.connections.is_empty() && self.connections.keys().all(by_id),
+            false => by_id(&self.protocol),
+        }
     }
 }
 
@@ -81,6 +100,18 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replies_are_by_id_where_every_protocol_that_was_read_has_ids() {
+        let framing = |protocol: &str, told: &[&str]| {
+            let connections = told.iter().map(|protocol| (protocol.to_string(), 1)).collect();
+            Framing { protocol: protocol.into(), connections, ..Framing::default() }
+        };
+        assert!(framing("http2", &[]).pairs_by_id() && !framing("http1", &[]).pairs_by_id());
+        assert!(framing("auto", &["http2"]).pairs_by_id());
+        assert!(!framing("auto", &["http1", "http2"]).pairs_by_id());
+        assert!(!framing("auto", &[]).pairs_by_id(), "nothing was read");
+    }
 
     #[test]
     fn places_go_on_over_the_wrap() {
