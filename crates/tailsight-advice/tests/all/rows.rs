@@ -107,7 +107,8 @@ fn a_queue_says_what_held_the_message_in_front_and_how_many_were_ahead() {
     let of = |lifetimes: &Lifetimes| worded(lifetimes, &options(), &RecordingFacts::default()).causes.swap_remove(0);
     let mut queued = bursts();
     let text = of(&queued).explanation;
-    let held = "; what held those: the server itself (running), in 5 messages, 609 us more than usual on average (61 % of the wait)";
+    let held = "; what held those: the server itself (running), in 5 messages, 609 us more than usual on average, behind which 50 waited (at least 61 % \
+                of the wait)";
     assert!(text.contains(held), "{text}");
     assert!(text.contains(" (1.0 messages ahead on average, usually 0.0)"), "{text}");
     // As many ahead as usual, to the digits shown: "(0.0 messages ahead on average, usually 0.0)" says nothing.

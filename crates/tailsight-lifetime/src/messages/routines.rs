@@ -198,8 +198,11 @@ impl Routines {
 
     /// A thread makes a task ready, at this place of the program.
     pub fn woken(&mut self, tid: u32, ts: u64, task: u64, stack: Option<u32>) {
-        let by = self.now(tid, ts).unwrap_or_default();
-        self.runs.woken(task, ts, by, stack);
+        match self.now(tid, ts) {
+            Some(by) => self.runs.woken(task, ts, by, stack),
+            None if self.changes.contains_key(&tid) => self.runs.woken(task, ts, 0, stack),
+            None => self.runs.woken_by_thread(task, ts, tid, stack),
+        }
     }
 
     /// A task asks to be made ready, at this place of the program.
@@ -256,7 +259,8 @@ impl Routines {
             return None;
         }
         let left = |tid: u32, ts: u64| self.left(tid, ts, threads);
-        let spells = self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left, server)?;
+        let woke = |tid: u32, ts: u64| woke(tid, ts, threads).map(|woken| (woken.at, woken.by));
+        let spells = self.runs.spells(self.of(m, extra)?, (m.recv_ns, m.send_ns), left, woke, server)?;
         let pid = threads.names().who(m.tid).pid;
         let in_time =
             spells.into_iter().flat_map(|spell| self.in_time(spell, pid)).filter(|spell| spell.from < spell.to);

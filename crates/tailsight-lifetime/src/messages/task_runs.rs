@@ -127,6 +127,8 @@ pub struct TaskRuns {
     events: FxHashMap<u64, Vec<TaskEvent>>,
     /// By task: when it made which other ones ready.
     made_ready: FxHashMap<u64, Vec<(u64, u64)>>,
+    /// By thread that runs no tasks: when it made which ones ready.
+    of_threads: FxHashMap<u32, Vec<(u64, u64)>>,
     /// Who makes tasks ready at a call stack, by its number.
     wakers: FxHashMap<u32, Waker>,
     has_runs: bool,
@@ -160,6 +162,22 @@ impl TaskRuns {
         if by != task && matches!(self.who_woke(by, stack), Waker::Task | Waker::Job) {
             self.made_ready.entry(by).or_default().push((ts, task));
         }
+    }
+
+    /// A task is made ready by a thread that runs no tasks.
+    pub fn woken_by_thread(&mut self, task: u64, ts: u64, tid: u32, stack: Option<u32>) {
+        self.woken(task, ts, 0, stack);
+        if self.waker(stack) == Waker::Task {
+            self.of_threads.entry(tid).or_default().push((ts, task));
+        }
+    }
+
+    /// The thread that runs no tasks and made a task ready at a time; and when it had made another one ready before that, 0: never.
+    fn thread_that_woke(&self, task: u64, ts: u64) -> Option<(u32, u64)> {
+        self.of_threads.iter().find_map(|(&tid, made_ready)| {
+            let at = made_ready.binary_search(&(ts, task)).ok()?;
+            Some((tid, at.checked_sub(1).map_or(0, |before| made_ready[before].0)))
+        })
     }
 
     /// The tasks that a task makes ready in the run in which it is at `ts`, from then on, in order.
@@ -265,13 +283,14 @@ impl TaskRuns {
     }
 
     /// What the task of a message did from its receive call to its reply, in order and without gap; none where that was not told.
-    /// `left`: when a thread that ran a task at a time had turned to something else. `server`: whose answer a task waited for in a time, by
-    /// number among the run's symbols; 0: of none.
+    /// `left`: when a thread that ran a task at a time had turned to something else. `woke`: when a thread that runs at a time last woke before,
+    /// and which other one had woken it. `server`: whose answer a task waited for in a time, by number among the run's symbols; 0: of none.
     pub fn spells(
         &self,
         task: u64,
         (from, to): (u64, u64),
         left: impl Fn(u32, u64) -> u64,
+        woke: impl Fn(u32, u64) -> Option<(u64, Option<u32>)>,
         server: impl Fn(u64, (u64, u64)) -> u32,
     ) -> Option<Vec<Spell>> {
         let runs = self.runs_of(task, (from, to), Some(from), &left);
@@ -287,14 +306,12 @@ impl TaskRuns {
             at = end;
             if let Some((ready, by, stack)) = run.woken
                 && ready > at
-                && let who = self.who_woke(by, stack)
-                && who != Waker::Outside
             {
                 // Where it asked is not known where its place was not kept.
                 let asked = run.asked.or(stack);
                 let mut alone = |what| spells.push(Spell { from: at, to: ready, what });
                 let mut told_until = ready;
-                match who {
+                match self.who_woke(by, stack) {
                     Waker::Job => {
                         // What the thread did from then on the kernel's events tell.
                         let taken = self.begun(by, ready);
@@ -308,8 +325,20 @@ impl TaskRuns {
                         self.waits_for(by, (at, ready), stack, &mut wait, 0);
                     }
                     Waker::Timer => alone(What::Sleeps { stack: asked, ended: stack }),
-                    Waker::Runtime | Waker::Outside => {
-                        alone(What::Waits { stack: asked, ended: stack, meanwhile: None });
+                    Waker::Runtime => alone(What::Waits { stack: asked, ended: stack, meanwhile: None }),
+                    Waker::Outside => {
+                        // A thread that was at work all the time had a job of this task, or others before it. Else the kernel's events tell.
+                        told_until = at;
+                        if let Some((tid, before)) = self.thread_that_woke(task, ready)
+                            && woke(tid, ready).is_some_and(|(ts, by)| ts <= at || by == Some(runs_on.0))
+                        {
+                            let taken = before.clamp(at, ready);
+                            spells.push(Spell { from: at, to: taken, what: What::JobIsQueued { tid } });
+                            let does = Some(Meanwhile { tid, ..meanwhile(Doing::Runs, stack) });
+                            let what = What::Waits { stack: asked, ended: stack, meanwhile: does };
+                            spells.push(Spell { from: taken, to: ready, what });
+                            told_until = ready;
+                        }
                     }
                 }
                 at = told_until;
@@ -514,6 +543,11 @@ mod tests {
         ts + 30
     }
 
+    /// Every thread has just woken.
+    fn asleep(_: u32, ts: u64) -> Option<(u64, Option<u32>)> {
+        Some((ts - 1, None))
+    }
+
     fn nobody(_: u64, _: (u64, u64)) -> u32 {
         0
     }
@@ -530,7 +564,7 @@ mod tests {
         runs.woken(TASK, 320, HOLDER, Some(GIVES_BACK));
         runs.runs(TASK, 330, 1);
         let server = |task, time| if (task, time) == (HOLDER, (140, 300)) { 5 } else { 0 };
-        let spells = runs.spells(TASK, (100, 400), left, server).unwrap();
+        let spells = runs.spells(TASK, (100, 400), left, asleep, server).unwrap();
         let servers: Vec<_> = spells
             .iter()
             .filter_map(|spell| match spell.what {
@@ -550,7 +584,7 @@ mod tests {
             What::Waits { stack: Some(ASKS_LOCK), ended: Some(GIVES_BACK), meanwhile }
         };
         assert_eq!(
-            runs().spells(TASK, (100, 1000), left, nobody).unwrap(),
+            runs().spells(TASK, (100, 1000), left, asleep, nobody).unwrap(),
             [
                 spell(100, 145, What::Runs { tid: 1, own_from: 100 }),
                 spell(145, 300, waits(Doing::Sleeps, ASKS_TIME)),
@@ -561,8 +595,8 @@ mod tests {
                 spell(630, 1000, What::Runs { tid: 1, own_from: 950 }),
             ]
         );
-        assert_eq!(runs().spells(TASK, (50, 1000), left, nobody), None, "no run of it was told by then");
-        assert_eq!(runs().spells(9, (100, 1000), left, nobody), None);
+        assert_eq!(runs().spells(TASK, (50, 1000), left, asleep, nobody), None, "no run of it was told by then");
+        assert_eq!(runs().spells(9, (100, 1000), left, asleep, nobody), None);
     }
 
     /// In a line for a lock the holders follow each other.
@@ -577,7 +611,7 @@ mod tests {
         runs.runs(third, 97, 1);
         runs.woken(third, 800, second, Some(GIVES_BACK));
         runs.runs(third, 810, 1);
-        let spells = runs.spells(third, (120, 900), left, nobody).unwrap();
+        let spells = runs.spells(third, (120, 900), left, asleep, nobody).unwrap();
         let slept: Vec<(u64, u64)> = spells
             .iter()
             .filter(|spell| matches!(spell.what, What::Waits { meanwhile: Some(m), .. } if m.doing == Doing::Sleeps))
@@ -603,7 +637,7 @@ mod tests {
         runs.runs(TASK, 600, 2);
         let spell = |from, to, what| Spell { from, to, what };
         assert_eq!(
-            runs.spells(TASK, (100, 1000), left, nobody).unwrap(),
+            runs.spells(TASK, (100, 1000), left, asleep, nobody).unwrap(),
             [
                 spell(100, 140, What::Runs { tid: 1, own_from: 100 }),
                 spell(140, 400, What::JobIsQueued { tid: 3 }),
@@ -618,7 +652,7 @@ mod tests {
         early.runs(TASK, 90, 1);
         early.woken(TASK, 500, JOB, Some(JOB_DONE));
         early.runs(TASK, 600, 2);
-        let spells = early.spells(TASK, (100, 1000), left, nobody).unwrap();
+        let spells = early.spells(TASK, (100, 1000), left, asleep, nobody).unwrap();
         assert!(spells.iter().all(|spell| matches!(spell.what, What::Runs { .. })), "{spells:?}");
     }
 
@@ -638,5 +672,34 @@ mod tests {
         assert_eq!(runs.runs_for(connection, has_message), Some(TASK), "they are for its next run");
         runs.runs(connection, 680, 1);
         assert_eq!(runs.runs_for(connection, has_message), None, "for two");
+    }
+
+    /// A pool of threads that is none of tokio's (rayon) has a job of the task. While its thread sleeps nothing tells whether it had it.
+    #[test]
+    fn a_job_of_a_thread_that_runs_no_tasks_is_what_the_task_waits_for() {
+        const POOL: u32 = 9;
+        let mut runs = TaskRuns::new([(GIVES_BACK, Waker::Task), (ASKS_LOCK, Waker::Task)].into_iter().collect());
+        runs.runs(TASK, 90, 1);
+        runs.asks(TASK, 110, Some(ASKS_LOCK));
+        runs.woken_by_thread(HOLDER, 200, POOL, Some(GIVES_BACK));
+        runs.woken_by_thread(TASK, 800, POOL, Some(GIVES_BACK));
+        runs.runs(TASK, 850, 1);
+        let spells = |awake: u64, by| runs.spells(TASK, (100, 1000), left, |_, _| Some((awake, by)), nobody).unwrap();
+        let at_work = spells(120, None);
+        let what: Vec<_> = at_work.iter().map(|spell| (spell.from, spell.to, spell.what)).collect();
+        let does = Meanwhile { tid: POOL, ..meanwhile(Doing::Runs, Some(GIVES_BACK)) };
+        let waits = What::Waits { stack: Some(ASKS_LOCK), ended: Some(GIVES_BACK), meanwhile: Some(does) };
+        let runs_from = |own_from| What::Runs { tid: 1, own_from };
+        assert_eq!(
+            what,
+            [
+                (100, 140, runs_from(100)),
+                (140, 200, What::JobIsQueued { tid: POOL }),
+                (200, 800, waits),
+                (800, 1000, runs_from(850)),
+            ]
+        );
+        assert_eq!(spells(150, Some(1)), at_work, "the task's thread woke it");
+        assert_eq!(spells(150, None).len(), 2, "it slept");
     }
 }
