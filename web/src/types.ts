@@ -281,6 +281,14 @@ export type Change = {
   pids: number[];
 };
 
+/** The classes of requests that a diagnosis is limited to. */
+export type ChosenClass = {
+  /** The classes by name. */
+  classes: string[];
+  /** The class's name; of several the beginning that was asked for, with `*`. */
+  name: string;
+};
+
 /** One class. */
 export type Class = {
   focus: number;
@@ -475,6 +483,8 @@ export type Diagnosis = {
   app: string;
   /** Causes, largest deviation first; the row `unexplained` comes last. Shares sum to 1. */
   causes: Cause[];
+  /** The classes of requests that it is limited to: of their messages are all counts, percentiles and causes, but for `classes`. Absent where none were chosen (`--class`). */
+  class?: ChosenClass | null;
   /** The latency of the leg under study by class of requests, most of the focus first, at most 32. Absent where no protocol was read. */
   classes?: ClassLatency[];
   /** The focus messages by the cause that most of their deviation is. */

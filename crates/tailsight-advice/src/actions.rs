@@ -47,6 +47,9 @@ pub fn question(options: &Options, against: Option<&str>) -> String {
     let default = Options::default();
     let slice = |(from, to)| format!("{}..{}", percent(from), percent(to));
     let mut out = format!(" --leg {}", options.leg.name());
+    if let Some(class) = &options.class {
+        out += &format!(" --class {}", placeholders::quote(&class.name));
+    }
     if options.focus != default.focus {
         out += &format!(" --focus {}", slice(options.focus));
     }

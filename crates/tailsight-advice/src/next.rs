@@ -18,15 +18,20 @@ const UNEXPLAINED: f64 = 0.1;
 /// What to do next, most useful first.
 pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
     let run = placeholders::quote(&facts.run);
+    let class = diagnosis.class.as_ref().map(|class| format!(" --class {}", placeholders::quote(&class.name)));
+    let class = class.unwrap_or_default();
     let (segments, only_receiving) = (counts_segments(diagnosis), knows_only_receiving(diagnosis));
     let is_receive = diagnosis.leg == Leg::Receive;
     let words = |is: bool, says: &str| is.then(|| NextStep::words(says));
     let total = || {
-        let command = format!("tailsight diagnose {run} --leg total");
+        let command = format!("tailsight diagnose {run} --leg total{class}");
         NextStep::command("include service and sending, not only receiving", command)
     };
     let slowest = diagnosis.slowest.first().map(|slowest| {
-        NextStep::command("see the slowest message, step by step", format!("tailsight show {run} {}", slowest.id))
+        NextStep::command(
+            "see the slowest message, step by step",
+            format!("tailsight show {run} {}{class}", slowest.id),
+        )
     });
     let steps = [
         // How long requests take is what was asked for.
@@ -46,7 +51,7 @@ pub fn next(diagnosis: &Diagnosis, facts: &RecordingFacts) -> Vec<NextStep> {
             "record longer or under more load: without -d, record goes on until there are enough messages",
         ),
         slowest,
-        Some(NextStep::command("see it all on one page", format!("tailsight report {run}"))),
+        Some(NextStep::command("see it all on one page", format!("tailsight report {run}{class}"))),
         (is_receive && !segments).then(total),
     ];
     steps.into_iter().flatten().take(MOST).collect()

@@ -13,9 +13,10 @@ use crate::categories::{shown, shown_frame};
 use crate::cause::{Category, Finding, How, Subject, names};
 use crate::circumstances;
 use crate::cohorts::against::{Joined, join};
+use crate::cohorts::chosen_class::InClass;
 use crate::cohorts::classes::by_class;
 use crate::cohorts::focus::mean;
-use crate::cohorts::{Cohort, Cohorts, counts, nothing, ranked};
+use crate::cohorts::{Cohort, Cohorts, counts, nothing, ranked_in};
 use crate::estimate::{Costs, Estimates, OwnWork, Premises, estimate, later_arrivals};
 use crate::functions::sampled::{Other, PathOf, Sampled};
 use crate::functions::{self, Search};
@@ -89,10 +90,11 @@ pub fn diagnose_with(
     let other_samples = inputs.against_samples.map(|(samples, _)| samples);
     let options = &options.of_run(&lifetimes.owners, inputs.samples, other_samples);
     let (mine, others) = lifetimes.messages.split_at(first);
-    let selected = LazyCell::new(|| Selection::of(mine, options));
+    let in_class = InClass::new(options.class.as_ref(), &lifetimes.classes);
+    let selected = LazyCell::new(|| Selection::in_class(mine, options, &in_class));
     let selection = inputs.selection.unwrap_or_else(|| &selected);
-    let summary = Summary::new(lifetimes, mine, (options, selection), facts)?;
-    let others = inputs.against.map(|_| ranked(others, options.leg));
+    let summary = Summary::new(lifetimes, (mine, &in_class), (options, selection), facts)?;
+    let others = inputs.against.map(|_| ranked_in(others, options.leg, &in_class));
     let cohorts = Cohorts::of(&selection.ranked, others.as_deref(), options)?;
 
     let mut analysis = Analysis::new(&summary, options, inputs, &cohorts);
@@ -148,8 +150,9 @@ pub fn overview(
     facts: &RecordingFacts,
     why: &Error,
 ) -> Result<Diagnosis, Error> {
-    let selection = Selection::of(&lifetimes.messages, options);
-    let summary = Summary::new(lifetimes, &lifetimes.messages, (options, &selection), facts)?;
+    let in_class = InClass::new(options.class.as_ref(), &lifetimes.classes);
+    let selection = Selection::in_class(&lifetimes.messages, options, &in_class);
+    let summary = Summary::new(lifetimes, (&lifetimes.messages, &in_class), (options, &selection), facts)?;
     Ok(Diagnosis { not_available: Some(why.to_string()), ..summary.diagnosis(options, facts, &[]) })
 }
 
@@ -158,23 +161,25 @@ struct Summary<'a> {
     lifetimes: &'a Lifetimes,
     classification: Classification<'a>,
     counts: MessageCounts,
+    /// The run's, of any class.
+    messages: &'a [Message],
     selection: &'a Selection,
 }
 
 impl<'a> Summary<'a> {
     fn new(
         lifetimes: &'a Lifetimes,
-        mine: &[Message],
+        (mine, in_class): (&'a [Message], &InClass),
         (options, selection): (&'a Options, &'a Selection),
         facts: &RecordingFacts,
     ) -> Result<Summary<'a>, Error> {
         crate::multiplexed::check_protocol(lifetimes)?;
-        let counts = counts(lifetimes, mine, options.leg, selection.ranked.len() as u64);
+        let counts = counts(lifetimes, (mine, in_class), options.leg, selection.ranked.len() as u64);
         if selection.ranked.is_empty() {
             return Err(nothing(lifetimes, options.leg, &counts, facts));
         }
         let classification = Classification::new(lifetimes, &options.categories);
-        Ok(Summary { lifetimes, classification, counts, selection })
+        Ok(Summary { lifetimes, classification, counts, messages: mine, selection })
     }
 
     /// A diagnosis without causes. `focus`: the ids of the messages under study.
@@ -182,6 +187,7 @@ impl<'a> Summary<'a> {
         let (lifetimes, leg, ranked) = (self.lifetimes, options.leg, &self.selection.ranked[..]);
         let legs = self.selection.latencies.percentiles();
         let empty = |(from, to): (f64, f64)| Slice { from, to, ..Slice::default() };
+        let of_any_class = options.class.as_ref().map(|_| ranked_in(self.messages, leg, &InClass::ANY));
         Diagnosis {
             schema: 1,
             run: facts.run.clone(),
@@ -190,7 +196,8 @@ impl<'a> Summary<'a> {
             messages: self.counts.clone(),
             latency_ns: legs.get(leg.name()).map_or_else(BTreeMap::new, |leg_latency| leg_latency.latency_ns.clone()),
             legs,
-            classes: by_class(lifetimes, ranked, focus),
+            classes: by_class(lifetimes, of_any_class.as_deref().unwrap_or(ranked), focus),
+            class: options.class.clone(),
             protocols: crate::multiplexed::protocols(lifetimes),
             not_available: None,
             typical: typical(lifetimes, &self.classification, options, ranked),
@@ -324,7 +331,8 @@ impl<'a> Analysis<'a> {
     /// What messages are said to have worked themselves once they were received: before, a thread on its way to several messages delays all
     /// of them. What the threads ran is not known here.
     fn work(&self) -> Option<WorkBalance> {
-        if self.options.leg != Leg::Total || self.inputs.against.is_some() {
+        // What the threads ran is of all classes.
+        if self.options.leg != Leg::Total || self.inputs.against.is_some() || self.options.class.is_some() {
             return None;
         }
         let own = OwnWork::new(self.lifetimes, self.classification, &self.profile, Leg::Service);

@@ -74,6 +74,14 @@ pub enum Error {
         /// How.
         advice: &'static str,
     },
+    /// No class of requests is meant by a text, or several are: wrong usage.
+    #[error("no class is chosen by {text:?}: {why}")]
+    NoSuchClass {
+        /// As given.
+        text: String,
+        /// What is wrong with it, with the classes that there are.
+        why: String,
+    },
     /// An id that no complete message has.
     #[error("{why}: {range}, and {slowest}")]
     NoSuchMessage {

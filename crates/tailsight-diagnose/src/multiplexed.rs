@@ -28,7 +28,7 @@ impl Multiplexed {
 /// Whether most messages that the diagnosis explains are segments of connections that many requests share. Those have a receive leg only.
 pub fn counts_segments(diagnosis: &Diagnosis) -> bool {
     let are_most = |counts: Multiplexed| counts.unpaired() * 2 > diagnosis.messages.total;
-    diagnosis.leg == Leg::Receive && diagnosis.multiplexed.is_some_and(are_most)
+    diagnosis.leg == Leg::Receive && diagnosis.class.is_none() && diagnosis.multiplexed.is_some_and(are_most)
 }
 
 /// Of a diagnosis of segments: whether nothing tells how long requests take. On other connections there may be enough that have replies.

@@ -5,6 +5,7 @@ use tailsight_trace::samples::Samples;
 
 use crate::functions::parked::ParkedPlaces;
 use crate::functions::runtimes::Runtimes;
+use crate::model::ChosenClass;
 use crate::{CategoryTable, Error};
 
 /// What to diagnose, and how.
@@ -16,6 +17,8 @@ pub struct Options {
     pub reference: (f64, f64),
     /// The leg.
     pub leg: Leg,
+    /// The classes of requests whose messages alone are ranked, compared and counted, if any were chosen.
+    pub class: Option<ChosenClass>,
     /// Owners to categories.
     pub categories: CategoryTable,
     /// What functions of runtimes do.
@@ -59,6 +62,7 @@ impl Default for Options {
             focus: (0.99, 1.0),
             reference: (0.45, 0.55),
             leg: Leg::Receive,
+            class: None,
             categories: CategoryTable::default(),
             runtimes: Runtimes::default(),
             nesting: 0.8,

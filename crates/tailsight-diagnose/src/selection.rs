@@ -9,8 +9,9 @@ use tailsight_lifetime::messages::reorder::sort_pairs;
 use tailsight_lifetime::{Leg, Message};
 
 use crate::Options;
+use crate::cohorts::chosen_class::InClass;
 use crate::cohorts::legs::Latencies;
-use crate::cohorts::{Cohorts, even_part, ranked};
+use crate::cohorts::{Cohorts, even_part, ranked_in};
 use crate::estimate::basis::Basis;
 use crate::phases::overlaps::Ahead;
 use crate::phases::root;
@@ -31,20 +32,25 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The selection for a diagnosis of these messages.
+    /// The selection for a diagnosis of these messages, whatever their class.
     pub fn of(messages: &[Message], options: &Options) -> Selection {
-        Selection::with(messages, Latencies::of(messages), options)
+        Selection::with(messages, Latencies::of(messages), options, &InClass::ANY)
+    }
+
+    /// The selection for a diagnosis of those of the chosen classes.
+    pub(crate) fn in_class(messages: &[Message], options: &Options, in_class: &InClass) -> Selection {
+        Selection::with(messages, Latencies::in_class(messages, in_class), options, in_class)
     }
 
     /// The same, of messages of which the latencies were asked for before.
-    pub fn with(messages: &[Message], latencies: Latencies, options: &Options) -> Selection {
+    pub fn with(messages: &[Message], latencies: Latencies, options: &Options, in_class: &InClass) -> Selection {
         let of_leg = latencies.of_leg(options.leg);
         let ranked = if of_leg.len() == messages.len() {
             let mut pairs = of_leg.iter().copied().zip(0..).collect::<Vec<_>>();
             sort_pairs(&mut pairs);
             pairs
         } else {
-            ranked(messages, options.leg)
+            ranked_in(messages, options.leg, in_class)
         };
         let basis = Basis::of(messages, &ranked, options);
         Selection { leg: options.leg, latencies, ranked, basis, ahead: Ahead::new(messages) }

@@ -15,7 +15,8 @@ use tailsight_trace::samples::Samples;
 use crate::categories::{refining, shown};
 use crate::cause::names::titled;
 use crate::cause::{Category, Subject};
-use crate::cohorts::ranked;
+use crate::cohorts::chosen_class::InClass;
+use crate::cohorts::ranked_in;
 use crate::model::Diagnosis;
 use crate::phases::overlaps::Ahead;
 use crate::rows::classification::Classification;
@@ -156,7 +157,7 @@ pub struct Usual {
 impl Usual {
     /// Of a diagnosis's reference, or of the middle messages where it has none.
     pub fn new(lifetimes: &Lifetimes, classification: &Classification<'_>, diagnosis: &Diagnosis) -> Usual {
-        let ranked = ranked(&lifetimes.messages, diagnosis.leg);
+        let ranked = ranked_in(&lifetimes.messages, diagnosis.leg, &InClass::of(diagnosis, lifetimes));
         Usual::of(lifetimes, classification, diagnosis.leg, reference(&ranked, diagnosis))
     }
 
@@ -188,8 +189,10 @@ pub struct ShowInput<'a> {
 pub fn show(lifetimes: &Lifetimes, options: &Options, id: u32, input: &ShowInput<'_>) -> Result<Shown, Error> {
     let leg = options.leg;
     let options = &options.of_run(&lifetimes.owners, input.samples, None);
-    let ranked = ranked(&lifetimes.messages, leg);
-    let place = ranked.iter().position(|&(_, other)| other == id).ok_or_else(|| no_such(lifetimes, leg, id))?;
+    let in_class = InClass::new(options.class.as_ref(), &lifetimes.classes);
+    let ranked = ranked_in(&lifetimes.messages, leg, &in_class);
+    let place = ranked.iter().position(|&(_, other)| other == id);
+    let place = place.ok_or_else(|| no_such(lifetimes, (leg, &in_class), id))?;
     let message = &lifetimes.messages[id as usize];
     let (from_ns, to_ns) = message.ends(leg).expect("its leg is complete");
     let classification = Classification::new(lifetimes, &options.categories);
@@ -353,9 +356,13 @@ pub fn marks(m: &Message, from_ns: u64, to_ns: u64) -> Vec<Mark> {
     marks.into_iter().map(|(stage, ns)| Mark { stage: stage.into(), at_ns: ns - from_ns }).collect()
 }
 
-/// The error for an id: what ids there are, and the slowest ones.
-pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
+/// The error for an id: what ids there are, and the slowest ones of the chosen classes.
+pub fn no_such(lifetimes: &Lifetimes, (leg, in_class): (Leg, &InClass), id: u32) -> Error {
     let why = match lifetimes.messages.get(id as usize) {
+        Some(message) if !in_class.has(message) => {
+            let class = lifetimes.class(message).map_or_else(String::new, |class| shown(&class.name));
+            format!("message {id} is of another class, {class}")
+        }
         Some(_) => format!("message {id} was not followed through its {} leg", leg.name()),
         None => format!("there is no message {id}"),
     };
@@ -364,7 +371,7 @@ pub fn no_such(lifetimes: &Lifetimes, leg: Leg, id: u32) -> Error {
         n => format!("ids go from 0 to {}", n - 1),
     };
     let slowest: Vec<String> =
-        ranked(&lifetimes.messages, leg).iter().rev().take(5).map(|(_, id)| id.to_string()).collect();
+        ranked_in(&lifetimes.messages, leg, in_class).iter().rev().take(5).map(|(_, id)| id.to_string()).collect();
     let slowest = match slowest.is_empty() {
         true => format!("no message has a complete {} leg: try another --leg", leg.name()),
         false => format!("the slowest are {}", slowest.join(", ")),

@@ -256,11 +256,11 @@ impl Analysis {
     /// # Errors
     /// Those of [`Run::events`].
     pub fn of(run: &mut Run) -> Result<Analysis, Error> {
-        Analysis::read(run, Without::default(), |_, _| None)
+        Analysis::read(run, Without::default(), |_, _, _| None)
     }
 
-    /// As [`Analysis::of`], but only some messages are divided into parts: which ones, `wanted` says of all of them, and of
-    /// how many of them are on connections that requests share. In these, stages are
+    /// As [`Analysis::of`], but only some messages are divided into parts: which ones, `wanted` says of all of them, of
+    /// their classes, and of how many of them are on connections that requests share. In these, stages are
     /// known but for those that follow from the timelines of threads ([`messages::stages`]). A run of many messages is read in a fraction
     /// of the time so. Paths are there for all. Some rules for sleeps may be left out, to see what they are worth.
     ///
@@ -269,15 +269,15 @@ impl Analysis {
     pub fn of_some(
         run: &mut Run,
         without: Without,
-        wanted: impl FnOnce(&[Message], &Multiplexed) -> Vec<bool>,
+        wanted: impl FnOnce(&[Message], &[RequestClass], &Multiplexed) -> Vec<bool>,
     ) -> Result<Analysis, Error> {
-        Analysis::read(run, without, |messages, multiplexed| Some(wanted(messages, multiplexed)))
+        Analysis::read(run, without, |messages, classes, multiplexed| Some(wanted(messages, classes, multiplexed)))
     }
 
     fn read(
         run: &mut Run,
         without: Without,
-        wanted: impl FnOnce(&[Message], &Multiplexed) -> Option<Vec<bool>>,
+        wanted: impl FnOnce(&[Message], &[RequestClass], &Multiplexed) -> Option<Vec<bool>>,
     ) -> Result<Analysis, Error> {
         let facts = RunContext::of(run);
         let mut streams = run.streams()?;
@@ -296,7 +296,7 @@ impl Analysis {
             Err(error) => return Err(error),
         };
         scan.activity.without_rules = without;
-        let wanted = wanted(&scan.messages, &scan.counted.multiplexed);
+        let wanted = wanted(&scan.messages, &scan.counted.classes, &scan.counted.multiplexed);
         Ok(Analysis::from_scan(&facts, scan, wanted))
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tailsight_diagnose::cause::Subject;
-use tailsight_diagnose::model::{ClassLatency, Fix, NextStep, Slice};
+use tailsight_diagnose::model::{ChosenClass, ClassLatency, Fix, NextStep, Slice};
 use tailsight_diagnose::{Category, Diagnosis};
 use tailsight_lifetime::{FrameKind, NamedFrame};
 use tailsight_report::terminal::{Style, diagnosis, diagnosis_of, more, record_summary};
@@ -596,6 +596,23 @@ fn classes_say_whose_the_slow_messages_are() {
     assert!(of(&many, 0.5).contains("38 of the 342 under study"));
     // One class says nothing that the percentiles do not.
     assert!(!of(&[order], 1.0).contains("by class"));
+}
+
+#[test]
+fn a_diagnosis_of_a_class_says_so() {
+    let of = |name: &str, classes: &[&str]| {
+        let classes = classes.iter().map(|class| (*class).to_owned()).collect();
+        let class = Some(ChosenClass { name: name.into(), classes });
+        diagnosis(&Diagnosis { class, ..example() }, &plain(120))
+    };
+    let one = of("GET /item", &["GET /item"]);
+    assert!(one.starts_with("memcached, receive only, class GET /item: 4,790 of 4,802 messages\n"), "{one}");
+    assert!(one.contains("\nThe slowest 1 % of GET /item take 2.06 ms, 2.04 ms more than the median ones"), "{one}");
+    let several = of("GET /\u{1b}[31m*", &["GET /a", "GET /b"]);
+    assert!(
+        several.starts_with("memcached, receive only, 2 classes GET /") && !several.contains('\u{1b}'),
+        "{several}"
+    );
 }
 
 #[test]

@@ -203,7 +203,7 @@ pub struct Diagnose {
     pub against: Option<PathBuf>,
     /// Subtract this cause of the total leg before messages are compared, to find what it hides; WHO as in the diagnosis, wildcards
     /// allowed; repeatable (docs/ideal.md)
-    #[arg(long, value_name = "CAUSE[:WHO]", value_parser = |t: &str| t.parse::<tailsight_ideal::Named>(), conflicts_with = "against", help_heading = "Analysis")]
+    #[arg(long, value_name = "CAUSE[:WHO]", value_parser = |t: &str| t.parse::<tailsight_ideal::Named>(), conflicts_with_all = ["against", "class"], help_heading = "Analysis")]
     pub without: Vec<tailsight_ideal::Named>,
     /// Also print the most frequent causes by percentile, what was queued ahead, and what ran on each core
     #[arg(long)]
@@ -219,7 +219,7 @@ pub struct Diagnose {
     pub why: bool,
     /// Also the load at which the ideal server passes this for the total leg, and the recorded one, such as 'p99<1ms'; and the cores
     /// that packets and requests need
-    #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<tailsight_ideal::Objective>(), conflicts_with_all = ["against", "without"], help_heading = "Analysis")]
+    #[arg(long, value_name = "pQ<TIME", value_parser = |t: &str| t.parse::<tailsight_ideal::Objective>(), conflicts_with_all = ["against", "without", "class"], help_heading = "Analysis")]
     pub slo: Option<tailsight_ideal::Objective>,
     /// Also print the notes that every run has: what hooks would tell that are off unless they are asked for
     #[arg(short, long, help_heading = "Analysis")]

@@ -102,6 +102,10 @@ pub struct Question {
     /// Instead of --focus: every message that took longer than this, e.g. 20ms; the slowest ones where these are too few
     #[arg(long, value_name = "TIME", value_parser = nanoseconds, conflicts_with = "focus", help_heading = "Analysis")]
     pub slower_than: Option<u64>,
+    /// Only requests of this class, as the table of classes names it: the slow ones are compared with its own median ones. Also its only
+    /// beginning; NAME* means all classes that begin so (of a run with --protocol)
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true, help_heading = "Analysis")]
+    pub class: Option<String>,
     /// Replace a frame by its nested frames when they explain at least this part of its deviation (above 0, at most 1)
     #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = part, help_heading = "Analysis")]
     pub nest: f64,

@@ -3,7 +3,8 @@
 //! In: an opened run, its diagnosis, the run that it is compared with. Out: the page, for a file or for the server of `view`. Of the
 //! messages, those in focus have their whole timelines in the page, the slowest first, and a random thousand of the others.
 
-use tailsight_diagnose::cohorts::{Cohorts, ranked};
+use tailsight_diagnose::cohorts::chosen_class::InClass;
+use tailsight_diagnose::cohorts::{Cohorts, ranked_in};
 use tailsight_diagnose::{CauseOf, Diagnosis, Options, functions};
 use tailsight_lifetime::{Leg, OwnerId, PathPart, PathSpan, Role};
 use tailsight_report::html::{self, Input, Points, Timelines};
@@ -87,9 +88,15 @@ impl Diagnosed<'_> {
         })
     }
 
+    /// The messages that are compared, by (latency, id).
+    fn ranked(&self) -> Vec<(u64, u32)> {
+        let lifetimes = &self.opened.analysis.lifetimes;
+        ranked_in(&lifetimes.messages, self.diagnosis.leg, &InClass::of(self.diagnosis, lifetimes))
+    }
+
     /// The focus, slowest first; a median message; and a random thousand of the others, the same ones every time.
     fn chosen(&self) -> Vec<u32> {
-        let ranked = ranked(&self.opened.analysis.lifetimes.messages, self.diagnosis.leg);
+        let ranked = self.ranked();
         let ids: Vec<u32> = ranked.iter().rev().map(|&(_, id)| id).collect();
         let n = ids.len();
         let to = ((1.0 - self.diagnosis.focus.to) * n as f64).round() as usize;
@@ -132,7 +139,7 @@ impl Diagnosed<'_> {
     pub fn stacks(&self) -> Stacks {
         let (run, lifetimes) = (&self.opened.run, &self.opened.analysis.lifetimes);
         let Some(sampling) = run.meta.sampling.as_ref().filter(|_| !run.samples.is_empty()) else { return vec![] };
-        let ranked = ranked(&lifetimes.messages, self.diagnosis.leg);
+        let ranked = self.ranked();
         let Ok(cohorts) = Cohorts::of(&ranked, None, self.options) else { return vec![] };
         let thin = |ids: &[u32]| -> Vec<u32> {
             ids.iter().copied().step_by(ids.len().div_ceil(MOST_SAMPLED).max(1)).collect()

@@ -3,13 +3,15 @@
 use std::path::Path;
 
 use anyhow::Context;
+use tailsight_diagnose::cohorts::chosen_class::{InClass, choose, choose_in_both};
 use tailsight_diagnose::cohorts::focus::{percent, ranks, widened};
 use tailsight_diagnose::cohorts::legs::Latencies;
 use tailsight_diagnose::functions::runtimes::Runtimes;
+use tailsight_diagnose::model::ChosenClass;
 use tailsight_diagnose::{CategoryTable, CauseOf, Diagnosis, Error, Inputs, MIN_MESSAGES, Options, PathOf, Selection};
 use tailsight_ideal::Named;
 use tailsight_lifetime::messages::multiplexed::Multiplexed;
-use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart, Without};
+use tailsight_lifetime::{Analysis, Incomplete, Leg, Message, PathPart, RequestClass, Without};
 use tailsight_trace::Run;
 use tailsight_trace::meta::{RunMeta, Setting};
 
@@ -28,8 +30,16 @@ pub struct Opened {
 impl Opened {
     /// The latencies of its messages.
     pub fn latencies(&self) -> Latencies {
+        self.latencies_of(None)
+    }
+
+    /// Of those of some classes, if any were chosen.
+    fn latencies_of(&self, class: Option<&ChosenClass>) -> Latencies {
         let lifetimes = &self.analysis.lifetimes;
-        Latencies::beside(&lifetimes.messages, &lifetimes.multiplexed)
+        match class {
+            None => Latencies::beside(&lifetimes.messages, &lifetimes.multiplexed),
+            Some(_) => Latencies::in_class(&lifetimes.messages, &InClass::new(class, &lifetimes.classes)),
+        }
     }
 }
 
@@ -47,16 +57,28 @@ pub fn open_for(
     options: Options,
 ) -> anyhow::Result<(Opened, Options, Selection)> {
     let mut asked = None;
-    let divide = |messages: &[Message], multiplexed: &Multiplexed| {
-        let latencies = Latencies::beside(messages, multiplexed);
-        let options = chosen(options, Some(question), &latencies, None);
-        let selection = Selection::with(messages, latencies, &options);
+    let divide = |messages: &[Message], classes: &[RequestClass], multiplexed: &Multiplexed| {
+        let class = question.class.as_deref().map(|text| choose(text, messages, classes)).transpose();
+        let class = match class {
+            Ok(class) => class,
+            Err(error) => {
+                asked = Some(Err(error));
+                return vec![false; messages.len()];
+            }
+        };
+        let in_class = InClass::new(class.as_ref(), classes);
+        let latencies = match in_class.is_any() {
+            true => Latencies::beside(messages, multiplexed),
+            false => Latencies::in_class(messages, &in_class),
+        };
+        let options = chosen(Options { class, ..options }, Some(question), &latencies, None);
+        let selection = Selection::with(messages, latencies, &options, &in_class);
         let read = selection.read(messages, &options);
-        asked = Some((options, selection));
+        asked = Some(Ok((options, selection)));
         read
     };
     let opened = opened_by(path, |run| Analysis::of_some(run, without, divide))?;
-    let (options, selection) = asked.context("the messages of the run were not looked at")?;
+    let (options, selection) = asked.context("the messages of the run were not looked at")??;
     Ok((opened, options, selection))
 }
 
@@ -104,6 +126,28 @@ pub fn options(question: &Question) -> anyhow::Result<Options> {
     }
     options.check()?;
     Ok(options)
+}
+
+/// The options of a question about opened runs, and the latencies of the messages that it is about.
+///
+/// # Errors
+/// [`Error::NoSuchClass`].
+pub fn asked(
+    options: Options,
+    question: &Question,
+    opened: &Opened,
+    against: Option<&Opened>,
+) -> Result<(Options, Latencies), Error> {
+    let lifetimes = &opened.analysis.lifetimes;
+    let choose_class = |text: &str| match against {
+        None => choose(text, &lifetimes.messages, &lifetimes.classes),
+        Some(other) => choose_in_both(text, lifetimes, &other.analysis.lifetimes),
+    };
+    let class = question.class.as_deref().map(choose_class).transpose()?;
+    let latencies = opened.latencies_of(class.as_ref());
+    let others = against.map(|other| other.latencies_of(class.as_ref()));
+    let options = chosen(Options { class, ..options }, Some(question), &latencies, others.as_ref());
+    Ok((options, latencies))
 }
 
 /// The options with what only the messages tell: the leg that is explained when none was asked for, and a focus and a
@@ -304,7 +348,8 @@ pub fn diagnose_selected(
             let ideal = tailsight_ideal::of_run(&opened.analysis, &work);
             (work, ideal)
         };
-        let served = (options.leg == Leg::Total).then(|| scope.spawn(served));
+        // An ideal server has the arrivals of all classes.
+        let served = (options.leg == Leg::Total && options.class.is_none()).then(|| scope.spawn(served));
         let diagnosed = tailsight_diagnose::diagnose_with(lifetimes, options, &facts, &inputs);
         (diagnosed, served.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use tailsight_lifetime::messages::multiplexed::Multiplexed;
 use tailsight_lifetime::{LEGS, Leg, Message, Threshold};
 
+use crate::cohorts::chosen_class::InClass;
 use crate::cohorts::focus::percentiles;
 use crate::model::LegLatency;
 
@@ -28,12 +29,17 @@ impl Latencies {
 
     /// Of these messages, some of which are on connections that requests share.
     pub fn beside(messages: &[Message], multiplexed: &Multiplexed) -> Latencies {
+        Latencies { shared: multiplexed.unpaired() as usize, ..Latencies::in_class(messages, &InClass::ANY) }
+    }
+
+    /// Of those of the chosen classes: requests, which are no segments that connections share.
+    pub fn in_class(messages: &[Message], in_class: &InClass) -> Latencies {
         let mut by_leg = Leg::ALL.map(|_| Vec::with_capacity(messages.len()));
-        for m in messages {
+        for m in messages.iter().filter(|m| in_class.has(m)) {
             let legs = by_leg.iter_mut().zip(Leg::ALL);
             legs.for_each(|(latencies, leg)| latencies.extend(m.latency(leg)));
         }
-        Latencies { by_leg, shared: multiplexed.unpaired() as usize }
+        Latencies { by_leg, shared: 0 }
     }
 
     /// Those of a leg.

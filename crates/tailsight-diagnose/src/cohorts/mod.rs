@@ -3,6 +3,7 @@
 //! In: messages, [`Options`]. Out: [`Cohorts`], the number of messages, and why some are not complete. All times in ns.
 
 pub mod against;
+pub mod chosen_class;
 pub mod classes;
 pub mod focus;
 pub mod legs;
@@ -15,6 +16,7 @@ use tailsight_lifetime::{Incomplete, Leg, Lifetimes, Message};
 
 use crate::model::{MessageCounts, Slice};
 use crate::{Error, Options, RecordingFacts};
+use chosen_class::InClass;
 use focus::enough;
 
 /// Messages of one slice.
@@ -50,9 +52,15 @@ impl Cohort {
     }
 }
 
-/// Complete messages by (latency, id).
+/// Complete messages by (latency, id), whatever their class.
 pub fn ranked(messages: &[Message], leg: Leg) -> Vec<(u64, u32)> {
-    let mut ranked: Vec<(u64, u32)> = messages.iter().filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
+    ranked_in(messages, leg, &InClass::ANY)
+}
+
+/// Complete messages of the chosen classes by (latency, id).
+pub fn ranked_in(messages: &[Message], leg: Leg, in_class: &InClass) -> Vec<(u64, u32)> {
+    let of_class = messages.iter().filter(|m| in_class.has(m));
+    let mut ranked: Vec<(u64, u32)> = of_class.filter_map(|m| Some((m.latency(leg)?, m.id))).collect();
     sort_pairs(&mut ranked);
     ranked
 }
@@ -109,14 +117,20 @@ impl Cohorts {
     }
 }
 
-/// Messages by whether their leg is complete. Those that were not followed to the receive call are in
-/// [`Lifetimes::incomplete`], whether or not they are also in the list.
-pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) -> MessageCounts {
-    let mut incomplete: BTreeMap<Incomplete, u64> = lifetimes.incomplete.clone();
+/// Messages of the chosen classes by whether their leg is complete. Those that were not followed to the receive call are in
+/// [`Lifetimes::incomplete`], whether or not they are also in the list; their class is not known, so of a chosen class they are not counted.
+pub fn counts(
+    lifetimes: &Lifetimes,
+    (mine, in_class): (&[Message], &InClass),
+    leg: Leg,
+    complete: u64,
+) -> MessageCounts {
+    let mut incomplete: BTreeMap<Incomplete, u64> =
+        if in_class.is_any() { lifetimes.incomplete.clone() } else { BTreeMap::new() };
     let named: u64 = incomplete.values().sum();
     let last_sends_ns = last_sends_ns(lifetimes);
     let (mut unreceived, mut unsent, mut unanswered, mut sent, mut dropped, mut out_of_order) = (0_u64, 0, 0, 0, 0, 0);
-    for m in mine {
+    for m in mine.iter().filter(|m| in_class.has(m)) {
         let has = |flag: u16| u64::from(m.flags & flag != 0);
         out_of_order += has(flags::OVERTAKEN);
         match (m.latency(Leg::Receive), m.latency(leg)) {
@@ -138,7 +152,8 @@ pub fn counts(lifetimes: &Lifetimes, mine: &[Message], leg: Leg, complete: u64) 
     };
     add(Incomplete::ReceiveNotSeen, unreceived.saturating_sub(named));
     // The segments of a shared connection are not answered one by one, the last ones neither.
-    let multiplexed = lifetimes.multiplexed.unpaired().min(unsent + unanswered);
+    let segments = if in_class.is_any() { lifetimes.multiplexed.unpaired() } else { 0 };
+    let multiplexed = segments.min(unsent + unanswered);
     add(Incomplete::Multiplexed, multiplexed);
     // Where frames were read, all sends are seen; a reply is missing when its frames are.
     let is_read = lifetimes.framing.as_ref().is_some_and(|framing| framing.pairs_by_id());

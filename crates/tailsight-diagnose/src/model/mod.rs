@@ -35,6 +35,10 @@ pub struct Diagnosis {
     pub app: String,
     /// The leg under study.
     pub leg: Leg,
+    /// The classes of requests that it is limited to: of their messages are all counts, percentiles and causes, but for `classes`. Absent
+    /// where none were chosen (`--class`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ChosenClass>,
     /// Messages of the run.
     pub messages: MessageCounts,
     /// Latency percentiles of the leg over all complete messages, keyed `mean`, `p50`, `p90`, `p99`, `p99.9`, `max`;
@@ -278,6 +282,15 @@ pub struct ClassLatency {
     /// As [`Diagnosis::latency_ns`].
     #[serde(flatten)]
     pub latency_ns: BTreeMap<String, u64>,
+}
+
+/// The classes of requests that a diagnosis is limited to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChosenClass {
+    /// The class's name; of several the beginning that was asked for, with `*`.
+    pub name: String,
+    /// The classes by name.
+    pub classes: Vec<String>,
 }
 
 /// What each TCP connection's first bytes told that it speaks (`record --protocol auto`).

@@ -1,5 +1,6 @@
 //! Tests of the diagnosis from end to end, on built lifetimes.
 
+mod classes;
 mod common;
 mod functions;
 mod method;

@@ -49,7 +49,7 @@ fn what_is_not_looked_into_changes_nothing() {
             let options = Options { leg, focus, estimated, compared, reference, ..Options::default() };
             let mut run = Run::open(&dir).expect("a run");
             let mut selected = None;
-            let some = Analysis::of_some(&mut run, Without::default(), |messages, _| {
+            let some = Analysis::of_some(&mut run, Without::default(), |messages, _, _| {
                 let selection = Selection::of(messages, &options);
                 let read = selection.read(messages, &options);
                 selected = Some(selection);
@@ -72,7 +72,7 @@ fn what_is_not_looked_into_changes_nothing() {
 #[should_panic(expected = "was not divided into parts")]
 fn parts_that_were_not_asked_for_are_not_none() {
     let mut run = Run::open(&golden()[0]).expect("a run");
-    let analysis =
-        Analysis::of_some(&mut run, Without::default(), |messages, _| vec![false; messages.len()]).expect("its events");
+    let analysis = Analysis::of_some(&mut run, Without::default(), |messages, _, _| vec![false; messages.len()])
+        .expect("its events");
     analysis.lifetimes.part_slice(0, Leg::Receive);
 }

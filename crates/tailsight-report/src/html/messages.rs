@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tailsight_diagnose::cohorts::chosen_class::InClass;
 use tailsight_diagnose::model::Slice;
 use tailsight_lifetime::{LEGS, Leg, Message};
 
@@ -65,10 +66,16 @@ pub(super) fn order(latencies: &[Option<u64>]) -> Vec<u32> {
     order.into_iter().map(|(_, i)| i).collect()
 }
 
+/// The latency of each message that the diagnosis may compare: complete, and of a class that was chosen.
+fn compared(input: &Input) -> Vec<Option<u64>> {
+    let in_class = InClass::of(input.diagnosis, input.lifetimes);
+    let latency = |m: &Message| m.latency(input.diagnosis.leg).filter(|_| in_class.has(m));
+    input.lifetimes.messages.iter().map(latency).collect()
+}
+
 /// The messages in focus.
 pub(super) fn focus(input: &Input) -> Vec<u32> {
-    let latencies: Vec<_> = input.lifetimes.messages.iter().map(|m| m.latency(input.diagnosis.leg)).collect();
-    slice(&order(&latencies), &input.diagnosis.focus).to_vec()
+    slice(&order(&compared(input)), &input.diagnosis.focus).to_vec()
 }
 
 /// Threads that received messages, ascending; the page numbers them in this order.
@@ -93,7 +100,7 @@ fn rows(input: &Input, focus: &[u32], most: Option<usize>) -> Option<Vec<u32>> {
 pub(super) fn columns(input: &Input, most: Option<usize>) -> (Columns, Vec<Element>) {
     let lifetimes = input.lifetimes;
     let leg = input.diagnosis.leg;
-    let latencies: Vec<Option<u64>> = lifetimes.messages.iter().map(|m| m.latency(leg)).collect();
+    let latencies = compared(input);
     let order = order(&latencies);
     let mut focus = slice(&order, &input.diagnosis.focus).to_vec();
     focus.sort_unstable();

@@ -18,6 +18,7 @@ mod timeline;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tailsight_diagnose::cohorts::chosen_class::InClass;
 use tailsight_diagnose::model::LegLatency;
 use tailsight_diagnose::{Category, CategoryTable, Diagnosis, Titled};
 use tailsight_lifetime::{Leg, Lifetimes, OwnerId, PathSpan, Role};
@@ -162,7 +163,8 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
     let d = input.diagnosis;
     let mut percentiles = terminal::PERCENTILES.to_vec();
     percentiles.extend(terminal::deeper_percentiles(d).into_iter().map(|(key, _)| key));
-    let curves = curves::curves(&input.lifetimes.messages, &percentiles);
+    let in_class = InClass::of(d, input.lifetimes);
+    let curves = curves::curves(&in_class.only(&input.lifetimes.messages), &percentiles);
     let needed =
         percentiles.iter().filter_map(|key| Some((*key, quantile::needed(curves::quantile_of(key)?)))).collect();
     percentiles.push("max");
@@ -188,10 +190,13 @@ fn page(input: &Input, served: bool, most: Option<usize>) -> String {
         diagnosis: d,
         messages: columns,
         curves,
-        against: input.against.map(|(run, other)| Against {
-            run,
-            legs: tailsight_diagnose::cohorts::legs::Latencies::of(&other.messages).percentiles(),
-            curves: curves::curves(&other.messages, &[]),
+        against: input.against.map(|(run, other)| {
+            let messages = InClass::of(d, other).only(&other.messages);
+            Against {
+                run,
+                legs: tailsight_diagnose::cohorts::legs::Latencies::of(&messages).percentiles(),
+                curves: curves::curves(&messages, &[]),
+            }
         }),
         functions: functions(input.stacks),
         reference: timelines.reference(),

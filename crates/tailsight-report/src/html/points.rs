@@ -5,6 +5,7 @@
 //! number of messages (u32), how many the part has (u32), then latency and arrival (f64, ns; arrival since the run's start), id, flow,
 //! thread and class (u32). Threads are numbered as in the page. Messages whose leg is not complete are in no part.
 
+use tailsight_diagnose::cohorts::chosen_class::InClass;
 use tailsight_lifetime::{Leg, Message};
 
 use super::{Input, messages};
@@ -66,6 +67,7 @@ pub struct Points<'a> {
     threads: Vec<u32>,
     /// (latency, id) of the complete messages, ascending.
     ranked: Vec<(u64, u32)>,
+    in_class: InClass,
 }
 
 impl<'a> Points<'a> {
@@ -73,8 +75,9 @@ impl<'a> Points<'a> {
     #[must_use]
     pub fn new(input: &Input<'a>) -> Points<'a> {
         let (messages, leg) = (&input.lifetimes.messages[..], input.diagnosis.leg);
-        let ranked = tailsight_diagnose::cohorts::ranked(messages, leg);
-        Points { messages, leg, start_ns: input.meta.start_ns, threads: messages::threads(messages), ranked }
+        let in_class = InClass::of(input.diagnosis, input.lifetimes);
+        let ranked = tailsight_diagnose::cohorts::ranked_in(messages, leg, &in_class);
+        Points { messages, leg, start_ns: input.meta.start_ns, threads: messages::threads(messages), ranked, in_class }
     }
 
     /// Complete messages.
@@ -91,7 +94,7 @@ impl<'a> Points<'a> {
         let in_part = |(id, message): (usize, &Message)| {
             let ns = message.latency(self.leg)?;
             let fits = part.latency_ns.0 <= ns && ns <= part.latency_ns.1;
-            (fits && self.is_only(message, part.only)).then_some((ns, id as u32))
+            (fits && self.in_class.has(message) && self.is_only(message, part.only)).then_some((ns, id as u32))
         };
         let in_sight: Vec<(u64, u32)> =
             self.messages.iter().enumerate().take(last).skip(first).filter_map(in_part).collect();
@@ -173,7 +176,14 @@ mod tests {
 
     fn points(messages: &[Message]) -> Points<'_> {
         let ranked = tailsight_diagnose::cohorts::ranked(messages, Leg::Total);
-        Points { messages, leg: Leg::Total, start_ns: 100, threads: messages::threads(messages), ranked }
+        Points {
+            messages,
+            leg: Leg::Total,
+            start_ns: 100,
+            threads: messages::threads(messages),
+            ranked,
+            in_class: InClass::ANY,
+        }
     }
 
     /// Latency 1,000 + 7 i mod 1,000, every hundredth ten times that; two threads; one message is not complete.

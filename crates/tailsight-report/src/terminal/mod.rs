@@ -156,8 +156,13 @@ fn headline(d: &Diagnosis, run: Option<&RunMeta>, style: &Style) -> String {
         Leg::Total => String::new(),
         leg => format!(", {} only", leg_name(d, leg)),
     };
+    let class = match &d.class {
+        None => String::new(),
+        Some(class) if class.classes.len() == 1 => format!(", class {}", clean(&class.name)),
+        Some(class) => format!(", {} classes {}", class.classes.len(), clean(&class.name)),
+    };
     let mut text = format!(
-        "{}{leg}: {} of {}",
+        "{}{leg}{class}: {} of {}",
         paint(style, "1", &clean(&d.app)),
         units::count(d.messages.complete),
         units::counted(d.messages.total, if counts_segments(d) { "segment" } else { "message" }),
@@ -220,7 +225,8 @@ pub(crate) fn verdict(d: &Diagnosis) -> String {
     if let Some(why) = &d.not_available {
         return clean(why);
     }
-    let focus = units::slice_subject(&d.focus);
+    let of_class = d.class.as_ref().map_or_else(String::new, |class| format!(" of {}", clean(&class.name)));
+    let focus = units::slice_subject(&d.focus) + &of_class;
     let reference = match &d.against {
         None => units::slice_object(&d.reference),
         Some(run) => format!("the same slice of {}", clean(run)),

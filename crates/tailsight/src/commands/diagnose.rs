@@ -8,7 +8,6 @@ use tailsight_units::format::duration;
 
 use crate::cli::Diagnose;
 use crate::commands::usage::or_usage;
-use crate::pipeline::Opened;
 use crate::{Exit, pipeline, terminal};
 
 /// Diagnoses and prints.
@@ -26,17 +25,21 @@ pub fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     let (opened, latencies, diagnosed) = if args.more || args.against.is_some() || !args.without.is_empty() {
         let opened = pipeline::open(&args.run)?;
         let against = args.against.as_deref().map(pipeline::open).transpose()?;
-        let latencies = opened.latencies();
-        let others = against.as_ref().map(Opened::latencies);
-        let options = pipeline::chosen(options, Some(&args.question), &latencies, others.as_ref());
+        let (options, latencies) = match pipeline::asked(options, &args.question, &opened, against.as_ref()) {
+            Ok(asked) => asked,
+            Err(error) => return not_available_or(error.into()),
+        };
         let diagnosed = match args.without.as_slice() {
             [] => pipeline::diagnose_against(&opened, &options, against.as_ref()).map(|(diagnosis, _)| diagnosis),
             names => pipeline::diagnose_without(&opened, &options, names),
         };
         (opened, latencies, diagnosed)
     } else {
-        let (opened, options, selection) =
-            pipeline::open_for(&args.run, &args.question, without(&args.without_rule), options)?;
+        let opened = pipeline::open_for(&args.run, &args.question, without(&args.without_rule), options);
+        let (opened, options, selection) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return not_available_or(error),
+        };
         let diagnosed = pipeline::diagnose_selected(&opened, &options, None, Some(&selection));
         (opened, selection.latencies, diagnosed.map(|(diagnosis, _)| diagnosis))
     };
@@ -118,8 +121,12 @@ fn is_above(ci95_ns: [i64; 2], limit: u64) -> bool {
     u64::try_from(ci95_ns[0]).is_ok_and(|low| low > limit)
 }
 
-/// Not enough evidence for the question is N/A (exit 3); everything else is a failure.
+/// Not enough evidence for the question is N/A (exit 3), a class that the run does not have is wrong usage (exit 2); everything else is a failure.
 pub fn not_available_or(error: anyhow::Error) -> anyhow::Result<Exit> {
+    if matches!(error.downcast_ref(), Some(Error::NoSuchClass { .. })) {
+        say!("tailsight: {error}");
+        return Ok(Exit::Usage);
+    }
     let lost = error.downcast_ref::<pipeline::TooMuchLost>().is_some();
     let few = matches!(error.downcast_ref(), Some(Error::NotEnough { .. } | Error::NoMessages { .. }));
     let no_ideal = matches!(error.downcast_ref(), Some(NoIdeal::NoSuchCause { .. } | NoIdeal::NoIdeal { .. }));

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use tailsight_diagnose::cohorts::{Cohorts, ranked};
+use tailsight_diagnose::cohorts::chosen_class::InClass;
+use tailsight_diagnose::cohorts::{Cohorts, ranked_in};
 use tailsight_diagnose::{Options, functions};
 use tailsight_ideal::OfRun;
 use tailsight_lifetime::PathPart;
@@ -34,7 +35,10 @@ pub fn run(args: &Export) -> anyhow::Result<Exit> {
         return or_usage(Err(tailsight_measure::Error::Contradiction(why)));
     }
     let opened = pipeline::open(&args.run)?;
-    let options = pipeline::chosen(options, Some(&args.question), &opened.latencies(), None);
+    let options = match pipeline::asked(options, &args.question, &opened, None) {
+        Ok((options, _)) => options,
+        Err(error) => return not_available_or(error.into()),
+    };
     let dir = args.out.clone().unwrap_or_else(|| args.run.clone());
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let diagnosed = |written| diagnosed(&opened, &options, args.to.as_ref(), written);
@@ -154,7 +158,8 @@ fn has_samples(opened: &Opened) -> anyhow::Result<u64> {
 fn collapsed(opened: &Opened, options: &Options, dir: &Path) -> anyhow::Result<()> {
     let (run, lifetimes) = (&opened.run, &opened.analysis.lifetimes);
     let period_ns = has_samples(opened)?;
-    let cohorts = Cohorts::of(&ranked(&lifetimes.messages, options.leg), None, options)?;
+    let in_class = InClass::new(options.class.as_ref(), &lifetimes.classes);
+    let cohorts = Cohorts::of(&ranked_in(&lifetimes.messages, options.leg, &in_class), None, options)?;
     let ids = [&cohorts.focus.ids[..], &cohorts.reference.ids[..]];
     let paths = opened.analysis.to_paths();
     let path = |id, leg, part: PathPart<'_>| paths.part(id, leg, part);

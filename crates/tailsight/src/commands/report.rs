@@ -33,12 +33,10 @@ pub fn run(args: &Report) -> anyhow::Result<Exit> {
     };
     let opened = pipeline::open(run)?;
     let against = args.against.as_deref().map(pipeline::open).transpose()?;
-    let options = pipeline::chosen(
-        options,
-        Some(&args.question),
-        &opened.latencies(),
-        against.as_ref().map(pipeline::Opened::latencies).as_ref(),
-    );
+    let options = match pipeline::asked(options, &args.question, &opened, against.as_ref()) {
+        Ok((options, _)) => options,
+        Err(error) => return not_available_or(error.into()),
+    };
     let (diagnosis, causes) = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
         Ok(diagnosed) => diagnosed,
         Err(error) => return not_available_or(error),

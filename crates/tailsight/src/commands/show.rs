@@ -1,6 +1,7 @@
 //! `tailsight show`: one message, step by step.
 
 use tailsight_diagnose::Error;
+use tailsight_diagnose::cohorts::chosen_class::InClass;
 use tailsight_diagnose::show::{ShowInput, no_such, show};
 use tailsight_lifetime::Leg;
 use tailsight_report::terminal::rules::of_message;
@@ -14,19 +15,23 @@ use crate::{Exit, pipeline, terminal};
 pub fn run(args: &Show) -> anyhow::Result<Exit> {
     let options = pipeline::options(&args.question)?;
     let opened = pipeline::open(&args.run)?;
-    let mut options = pipeline::chosen(options, Some(&args.question), &opened.latencies(), None);
+    let mut options = match pipeline::asked(options, &args.question, &opened, None) {
+        Ok((options, _)) => options,
+        Err(error) => return not_available_or(error.into()),
+    };
     let lifetimes = &opened.analysis.lifetimes;
+    let in_class = InClass::new(options.class.as_ref(), &lifetimes.classes);
     // A message that was not answered has its receive leg at least; only a leg that was asked for is insisted on.
     let message = lifetimes.messages.get(args.id as usize);
     if args.question.leg.is_none() && message.is_some_and(|m| m.latency(options.leg).is_none()) {
         options.leg = Leg::Receive;
     }
-    if message.is_none() {
-        say!("tailsight: {}", no_such(lifetimes, options.leg, args.id));
+    if message.is_none_or(|m| !in_class.has(m)) {
+        say!("tailsight: {}", no_such(lifetimes, (options.leg, &in_class), args.id));
         return Ok(Exit::Usage);
     }
     if message.is_none_or(|m| m.latency(options.leg).is_none()) {
-        return Err(no_such(lifetimes, options.leg, args.id).into());
+        return Err(no_such(lifetimes, (options.leg, &in_class), args.id).into());
     }
     let (diagnosis, causes) = match pipeline::diagnose(&opened, &options) {
         Ok(diagnosed) => diagnosed,

@@ -108,12 +108,7 @@ impl Viewer {
         let question = Question { focus: asked.focus.clone(), leg: asked.leg, ..args.question.clone() };
         let answered = pipeline::options(&question).and_then(|options| {
             let options = Options { more: true, ..options };
-            let options = pipeline::chosen(
-                options,
-                Some(&question),
-                &self.opened.latencies(),
-                self.against.as_ref().map(Opened::latencies).as_ref(),
-            );
+            let (options, _) = pipeline::asked(options, &question, &self.opened, self.against.as_ref())?;
             let diagnosed = pipeline::diagnose_against(&self.opened, &options, self.against.as_ref())?;
             Ok((options, diagnosed))
         });

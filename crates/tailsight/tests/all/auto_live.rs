@@ -214,6 +214,22 @@ fn each_connection_is_read_as_what_it_speaks() {
     let more = run(&["diagnose", &out, "--more"]);
     assert!(shown(&more).contains("What connections speak, by their first bytes:"), "{}", shown(&more));
     println!("{rounds_compared} rounds of {ROUND} requests were compared");
+
+    // One class of both protocols: its own percentiles, and all of its messages.
+    let of = |class: &str| json(&run(&["diagnose", &out, "--json", "--class", class]));
+    for (asked, least_ns) in [("POST /wait", 10_000_000), ("GET /item", 0)] {
+        let of_class = of(asked);
+        crate::schemas::holds("diagnose", &of_class);
+        let name = of_class["class"]["name"].as_str().unwrap();
+        assert!(name.starts_with(asked), "{name}");
+        let listed = diagnosis["classes"].as_array().unwrap().iter().find(|class| class["name"] == name).unwrap();
+        assert_eq!(of_class["messages"]["complete"], listed["messages"]);
+        assert_eq!(of_class["latency_ns"]["p50"], listed["p50"]);
+        assert!(of_class["latency_ns"]["p50"].as_u64().unwrap() >= least_ns, "{}", of_class["latency_ns"]);
+        assert_eq!(of_class["classes"].as_array().unwrap().len(), classes.len(), "all are listed");
+    }
+    let news = &of("GET /*");
+    assert_eq!(news["class"]["classes"].as_array().unwrap().len(), 3, "{}", news["class"]);
 }
 
 /// Lines only: as with a protocol that the server does not speak.

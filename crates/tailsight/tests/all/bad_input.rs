@@ -65,6 +65,57 @@ fn a_focus_that_is_none_is_wrong_usage() {
 }
 
 /// It printed the usage of `tailsight` itself.
+/// Of a run with one class, and of one without a protocol.
+#[test]
+fn a_class_that_a_run_does_not_have_is_wrong_usage_and_the_others_are_listed() {
+    let (with, without) = (golden("memcached-requests"), golden("memcached-tcp"));
+    for command in [&["diagnose"][..], &["diagnose", "--more"], &["report"], &["export", "--format", "csv"], &["fix"]] {
+        let args = |run, class| [command, &[run, "--class", class]].concat();
+        fails(&args(&with, "DELETE"), 2, &["\"DELETE\"", "its classes are get k16..32 (240)"]);
+        fails(&args(&without, "get"), 2, &["without --protocol", "--protocol auto"]);
+    }
+    fails(&["show", &with, "3", "--class", "DELETE"], 2, &["its classes are get k16..32 (240)"]);
+    fails(
+        &["diagnose", &with, "--against", &without, "--class", "get"],
+        2,
+        &["the run that is compared with has no messages of get k16..32"],
+    );
+    fails(&["diagnose", &with, "--class", "get", "--slo", "p99<1ms"], 2, &["--slo", "--class"]);
+}
+
+/// All requests of the run are of the class: the answer is the one without it, but for what is of all classes.
+#[test]
+fn a_class_is_explained_by_any_name_that_means_it() {
+    let run_dir = golden("memcached-requests");
+    let answer = |class: &[&str]| json(&run(&[&["diagnose", &run_dir, "--json"][..], class].concat()));
+    let whole = answer(&[]);
+    for name in ["get k16..32", "GET", "get*"] {
+        let of_class = answer(&["--class", name]);
+        crate::schemas::holds("diagnose", &of_class);
+        assert_eq!(of_class["class"], serde_json::json!({"name": "get k16..32", "classes": ["get k16..32"]}));
+        // The message that was not received has no class.
+        let counted = |of: &serde_json::Value| [of["messages"]["total"].clone(), of["messages"]["complete"].clone()];
+        assert_eq!((counted(&of_class), counted(&whole)), ([240.into(), 240.into()], [241.into(), 240.into()]));
+        for key in ["latency_ns", "focus", "reference", "classes", "typical"] {
+            assert_eq!(of_class[key], whole[key], "{name}: {key}");
+        }
+        let causes = |of: &serde_json::Value| {
+            let says = |cause: &serde_json::Value| {
+                ["category", "name", "deviation_ns", "ci95_ns", "messages", "evidence"].map(|key| cause[key].clone())
+            };
+            of["causes"].as_array().unwrap().iter().map(says).collect::<Vec<_>>()
+        };
+        assert_eq!(causes(&of_class), causes(&whole), "{name}");
+        assert!(of_class["ideal_ns"].is_null() && of_class["work"].is_null());
+        let next = of_class["next"].to_string();
+        assert!(next.contains("tailsight show") && next.contains("158 --class 'get k16..32'"), "{next}");
+    }
+    let said = String::from_utf8(run(&["diagnose", &run_dir, "--class", "get"]).stdout).unwrap();
+    assert!(said.starts_with("memcached, class get k16..32: 240 of 240 messages in 150 ms\n"), "{said}");
+    let shown = json(&run(&["show", &run_dir, "158", "--class", "get", "--json"]));
+    assert_eq!(shown["class"], "get k16..32");
+}
+
 #[test]
 fn a_bad_url_prints_the_usage_of_the_command_it_was_given_to() {
     fails(&["load", "nonsense://host", "--rate", "1k"], 2, &["nonsense", "Usage: tailsight load"]);

@@ -42,12 +42,10 @@ fn of_run(args: &Fix) -> anyhow::Result<Exit> {
     };
     let opened = pipeline::open(path)?;
     let against = args.against.as_deref().map(pipeline::open).transpose()?;
-    let options = pipeline::chosen(
-        options,
-        Some(&args.question),
-        &opened.latencies(),
-        against.as_ref().map(pipeline::Opened::latencies).as_ref(),
-    );
+    let options = match pipeline::asked(options, &args.question, &opened, against.as_ref()) {
+        Ok((options, _)) => options,
+        Err(error) => return not_available_or(error.into()),
+    };
     let diagnosis = match pipeline::diagnose_against(&opened, &options, against.as_ref()) {
         Ok((diagnosis, _)) => diagnosis,
         Err(error) => return not_available_or(error),
