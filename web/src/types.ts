@@ -525,6 +525,8 @@ export type Diagnosis = {
   overhead: Overhead2;
   /** How much of the deviation has a known owner, whether or not its row is a cause: all but `unexplained`. */
   owned: Coverage;
+  /** What connections were taken to speak, of a run recorded with `--protocol auto`; absent for others. */
+  protocols?: Protocols | null;
   /** The cohort they are compared with. */
   reference: Slice;
   /** The rules that decided what the sleeps of the focus were for, by their time, when they were asked for. */
@@ -923,7 +925,7 @@ export type Page = {
 export type Payload = {
   /** Bytes of each segment that were kept at most. */
   bytes: number;
-  /** The application's protocol: `memcached`, `resp`, `http1` or `http2`. */
+  /** The application's protocol: `memcached`, `resp`, `http1` or `http2`; `auto`: each connection as what it begins like. */
   protocol: string;
   /** Breakpoints at which the plain text of TLS was read; absent where none of the target's files has a function for it. */
   tls?: Tls | null;
@@ -970,6 +972,18 @@ export type Process = {
   pid: number;
   /** When it started, clock ticks after the boot (field 22 of `/proc/PID/stat`). */
   started: number;
+};
+
+/** What each TCP connection's first bytes told that it speaks (`record --protocol auto`). */
+export type Protocols = {
+  /** Connections by their protocol: `memcached`, `resp`, `http1`, `http2`. */
+  connections: Record<string, number>;
+  /** Messages that are one request each. */
+  requests: number;
+  /** Messages in which no request is known: segments, and datagrams. */
+  segments: number;
+  /** Connections that begin like none of them; their messages are segments. */
+  untold_connections: number;
 };
 
 /** What was queued ahead of the messages in one function. */
@@ -1027,7 +1041,7 @@ export type Root = {
   messages: number;
   /** The task, function or flow that did it. */
   name: string;
-  /** Its part of what the focus waited behind others; more than 1 where messages arrived while it lasted. Absent in diagnoses of older versions. */
+  /** Its part of what the focus waited behind others. In older versions more than 1 where messages arrived while it lasted; absent in diagnoses of those before. */
   of_wait?: number | null;
   /** Whose side. */
   role: Role;
@@ -1037,6 +1051,8 @@ export type Root = {
   share: number;
   /** Who or what that is, as data. Absent in diagnoses of older versions. */
   subject?: Subject | null;
+  /** How many messages of the focus waited behind these. Absent in diagnoses of older versions. */
+  waiters?: number | null;
 };
 
 /** Looks at goroutines and tasks of asyncio, from outside of the target. */
