@@ -92,8 +92,8 @@ impl Answers {
         Answers { any_order, ..Answers::default() }
     }
 
-    /// Its protocol turned out to be one whose replies come in any order: nothing is shared by order, of before neither.
-    pub fn come_in_any_order(&mut self) {
+    /// Order tells nothing, of before neither: replies come in any (HTTP/2), or what was sent besides is not told from them (TLS).
+    pub fn forget_order(&mut self) {
         if !self.any_order {
             self.any_order = true;
             self.unpaired.clear();
@@ -496,6 +496,27 @@ mod tests {
         assert_eq!(own_from_ns(&answered(true, in_order, Some(1))), [0, 0, 0]);
         assert_eq!(own_from_ns(&answered(true, interleaved(), None)), [0, 0, 0]);
         assert_eq!(own_from_ns(&answered(false, in_order, Some(1))), [0, 1_050, 2_050], "where order is all there is");
+    }
+
+    /// Regression: the breakpoints at a TLS library were taken away before a reply's text was read, and its request was answered by the alert
+    /// that closed the connection 249 ms later.
+    #[test]
+    fn a_send_that_is_nobodys_answers_no_request_where_order_tells_nothing() {
+        let answered_at_the_end = |tells_nothing: bool| {
+            let (mut traffic, mut answers) = (Traffic::default(), Answers::new(false));
+            let message = crate::model::Message { recv_ns: 100, tid: 7, ..Default::default() };
+            let message = traffic.add(message, Default::default());
+            answers.expect(Waiting { seq: 0, message: Some(message), quiet: false });
+            let call = SendCall { entered: 249_000_000, ts: 249_000_050, tid: 7, end: 24, ..SendCall::default() };
+            answers.sent(call, 24, &mut traffic);
+            if tells_nothing {
+                answers.forget_order();
+            }
+            answers.end(Vec::new(), &mut traffic);
+            (traffic.messages[0].send_ns, traffic.framing.unpaired)
+        };
+        assert_eq!(answered_at_the_end(false), (249_000_000, 1));
+        assert_eq!(answered_at_the_end(true), (0, 1));
     }
 
     /// By order the first reply would be the first request's, and those before an answered one have none.

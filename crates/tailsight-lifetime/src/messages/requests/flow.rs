@@ -177,7 +177,7 @@ impl Framed {
             }
         });
         if self.pairs_by_id() {
-            self.answers.come_in_any_order();
+            self.answers.forget_order();
         }
         let upto = self.place.at(copied_seq);
         self.calls.push_back((upto, call));
@@ -216,7 +216,7 @@ impl Framed {
         let frames = &mut self.frames;
         self.framer.request(Segment { offset, len, captured: &text.captured }, |f| frames.push(f));
         if self.framer.protocol().is_some_and(Protocol::pairs_by_id) {
-            self.answers.come_in_any_order();
+            self.answers.forget_order();
         }
         tls.incoming.stream.frames_on_wire(frames, self.framer.open_requests_from());
         self.items.extend(frames.drain(..).filter_map(item));
@@ -445,6 +445,10 @@ impl Framed {
         if let Some(tls) = &mut self.tls {
             // What the library still has is no reply, and what it never gave is no request.
             frames.clear();
+            // A request whose reply was not read would get what was sent last: the alert that closes the connection.
+            if tls.is_read {
+                self.answers.forget_order();
+            }
             if !tls.is_read {
                 self.items.push_back(Item::Encrypted { from: self.resolved, to: received });
             }
