@@ -70,7 +70,10 @@ pub fn check_protocol(lifetimes: &Lifetimes) -> Result<(), Error> {
         () if counts.http2 > 0 => {
             (" (they begin like frames of HTTP/2)", "with --protocol http2, or without --protocol")
         }
-        () if counts.tls_shared + counts.tls_in_turn > 0 => (" (they begin like records of TLS, whose plain text is read of OpenSSL and GnuTLS only)", "without --protocol"),
+        () if counts.tls_shared + counts.tls_in_turn > 0 => (
+            " (they begin like records of TLS, whose plain text is read of OpenSSL and GnuTLS only)",
+            "without --protocol",
+        ),
         () if framing.is_auto() => ("", "without --protocol"),
         () => ("", "without --protocol, or with the one that the server speaks"),
     };
