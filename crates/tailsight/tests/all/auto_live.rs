@@ -2,16 +2,12 @@
 //! third, against what the client says of each of its requests: how many there were of each class, and that each has its own reply.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Message};
-use tailsight_testbed::process::spawn_tied;
 
-use crate::support::{Live, check_run, json, run, shown, stderr};
+use crate::support::{Live, Program, json, run, shown, stderr, wait_until_it_listens, with_payload};
 
 /// HTTP/1, HTTP/2, lines.
 const PORTS: [u16; 3] = [21120, 21121, 21122];
@@ -89,32 +85,11 @@ async function round() {
 round();
 ";
 
-/// A program that ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(space: &tailsight_testbed::netns::Namespace, args: &[&str]) -> Program {
-    let mut command = space.command(Path::new("node"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Program(spawn_tied(command, None, Signal::SIGKILL).expect("node starts"))
-}
-
 /// The server, once it listens.
 fn serve(live: &Live) -> Program {
     let [one, two, lines] = PORTS.map(|port| port.to_string());
-    let server = start(&live.pair.server, &["-e", SERVER, &one, &two, &lines]);
-    let until = Instant::now() + Duration::from_secs(20);
-    let connects = || PORTS.iter().all(|port| std::net::TcpStream::connect(("10.77.0.1", *port)).is_ok());
-    while !live.pair.server.run(connects).expect("the namespace") {
-        assert!(Instant::now() < until, "the server listens");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let server = Program::start(&live.pair.server, "node", &["-e", SERVER, &one, &two, &lines]);
+    wait_until_it_listens(live, &PORTS);
     server
 }
 
@@ -146,17 +121,12 @@ fn each_connection_is_read_as_what_it_speaks() {
     let ports = PORTS.map(|port| port.to_string());
     let [one, two, lines] = ports.each_ref().map(String::as_str);
     let log = live.path("log");
-    let client = start(&live.pair.client, &["-e", CLIENT, one, two, lines, &log]);
+    let client = Program::start(&live.pair.client, "node", &["-e", CLIENT, one, two, lines, &log]);
     std::thread::sleep(Duration::from_millis(500));
-    let (pid, out) = (server.0.id().to_string(), live.path("run"));
+    let (pid, out) = (server.pid(), live.path("run"));
     let output = run(&["record", "-p", &pid, "-d", "3s", "--sample", "off", "--protocol", "auto", "-o", &out]);
     drop(client);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    check_run(Path::new(&out));
-    let mut recording = tailsight_trace::Run::open(Path::new(&out)).unwrap();
-    if let Some(warning) = recording.meta.warnings.iter().find(|warning| warning.contains("6.12")) {
-        return tailsight_testing::skip_as(test, warning);
-    }
+    let Some(mut recording) = with_payload(test, &output, &out) else { return };
     let said = stderr(&output);
     let said = said.lines().find(|line| line.starts_with("requests: ")).expect("what connections speak");
     println!("{said}");
@@ -247,8 +217,8 @@ socket.on('error', () => process.exit(1));
 socket.on('data', () => setTimeout(() => socket.write('hello me\\n'), 2));
 socket.write('hello me\\n');
 ";
-    let client = start(&live.pair.client, &["-e", client, &PORTS[2].to_string()]);
-    let (pid, out) = (server.0.id().to_string(), live.path("run"));
+    let client = Program::start(&live.pair.client, "node", &["-e", client, &PORTS[2].to_string()]);
+    let (pid, out) = (server.pid(), live.path("run"));
     let output = run(&["record", "-p", &pid, "-d", "1s", "--sample", "off", "--protocol", "auto", "-o", &out]);
     drop(client);
     assert_eq!(output.status.code(), Some(1), "{}", shown(&output));

@@ -1,16 +1,12 @@
 //! Live recordings of HTTP/2 in the clear (`record --protocol http2`) against what the client says of each of its requests: how many there
 //! were of each kind, and how long each took, on one connection whose hundred streams are answered out of order.
 
-use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Leg, Message};
-use tailsight_testbed::process::spawn_tied;
 
-use crate::support::{Live, check_run, json, make_certificate, run, shown, stderr};
+use crate::support::{Live, Program, json, make_certificate, run, shown, stderr, wait_until_it_listens, with_payload};
 
 const PORT: u16 = 21100;
 /// Requests that are under way at a time, and how many of them are slow.
@@ -65,22 +61,6 @@ function round() {
 round();
 ";
 
-/// A program that ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(space: &tailsight_testbed::netns::Namespace, args: &[&str]) -> Program {
-    let mut command = space.command(Path::new("node"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Program(spawn_tied(command, None, Signal::SIGKILL).expect("node starts"))
-}
-
 /// A request as the client saw it.
 struct Asked {
     round: u64,
@@ -122,28 +102,18 @@ fn streams_have_their_own_replies(test: &str, tls: bool) {
         make_certificate(&key, &certificate);
         args.extend([key.as_str(), &certificate]);
     }
-    let server = start(&live.pair.server, &args);
-    let until = Instant::now() + Duration::from_secs(20);
-    let connects = || std::net::TcpStream::connect(("10.77.0.1", PORT)).is_ok();
-    while !live.pair.server.run(connects).expect("the namespace") {
-        assert!(Instant::now() < until, "the server listens");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let server = Program::start(&live.pair.server, "node", &args);
+    wait_until_it_listens(&live, &[PORT]);
     // Its connection is there before the recording, so that nothing but the streams' ids can pair.
     let log = live.path("log");
     let address = format!("{}://10.77.0.1:{PORT}", if tls { "https" } else { "http" });
-    let client = start(&live.pair.client, &["-e", CLIENT, &address, &log]);
+    let client = Program::start(&live.pair.client, "node", &["-e", CLIENT, &address, &log]);
     std::thread::sleep(Duration::from_millis(500));
-    let (pid, out) = (server.0.id().to_string(), live.path("run"));
+    let (pid, out) = (server.pid(), live.path("run"));
     let args = ["record", "-p", &pid, "-d", "3s", "--sample", "off", "--protocol", "http2", "-o", &out];
     let output = run(&args);
     drop(client);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    check_run(Path::new(&out));
-    let mut recording = tailsight_trace::Run::open(Path::new(&out)).unwrap();
-    if let Some(warning) = recording.meta.warnings.iter().find(|warning| warning.contains("6.12")) {
-        return tailsight_testing::skip_as(test, warning);
-    }
+    let Some(mut recording) = with_payload(test, &output, &out) else { return };
     let (start_ns, end_ns) = (recording.meta.start_ns, recording.meta.end_ns);
     let analysis = Analysis::of(&mut recording).unwrap();
     let lifetimes = &analysis.lifetimes;

@@ -6,14 +6,15 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
+use nix::sys::signal::Signal;
 use tailsight_confine::priority::SessionGroup;
 use tailsight_testbed::disturbed;
 use tailsight_testbed::load::{self, LoadSummary, Workload};
-use tailsight_testbed::netns::{self, Pair};
-use tailsight_testbed::process::children_of;
+use tailsight_testbed::netns::{self, Namespace, Pair};
+use tailsight_testbed::process::{children_of, spawn_tied};
 use tempfile::TempDir;
 
 /// The program under test.
@@ -298,4 +299,53 @@ pub fn make_certificate(key: &str, certificate: &str) {
     let made = rcgen::generate_simple_self_signed(vec!["10.77.0.1".to_owned()]).expect("a certificate");
     std::fs::write(key, made.signing_key.serialize_pem()).expect("the folder of the test");
     std::fs::write(certificate, made.cert.pem()).expect("the folder of the test");
+}
+
+/// A program that ends with the test.
+pub struct Program(Child);
+
+impl Program {
+    /// Starts it in a namespace. What it says is not kept.
+    pub fn start(space: &Namespace, program: &str, args: &[&str]) -> Program {
+        let mut command = space.command(Path::new(program));
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Program(spawn_tied(command, None, Signal::SIGKILL).expect("it starts"))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until a server of the pair listens on each of these ports.
+pub fn wait_until_it_listens(live: &Live, ports: &[u16]) {
+    let until = Instant::now() + Duration::from_secs(20);
+    let connects = || ports.iter().all(|port| std::net::TcpStream::connect(("10.77.0.1", *port)).is_ok());
+    while !live.pair.server.run(connects).expect("the namespace") {
+        assert!(Instant::now() < until, "the server listens");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Opens a run of a test. `None`: the kernel keeps no payload, and the test is skipped.
+pub fn with_payload(test: &str, output: &Output, out: &str) -> Option<tailsight_trace::Run> {
+    assert_eq!(output.status.code(), Some(0), "{}", shown(output));
+    check_run(Path::new(out));
+    let recording = tailsight_trace::Run::open(Path::new(out)).unwrap();
+    let warning = recording.meta.warnings.iter().find(|warning| warning.contains("6.12"));
+    match warning {
+        Some(warning) => {
+            tailsight_testing::skip_as(test, warning);
+            None
+        }
+        None => Some(recording),
+    }
 }

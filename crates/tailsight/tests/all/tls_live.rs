@@ -3,17 +3,12 @@
 //! sends itself), Node (linked into the program, on buffers in memory).
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Message};
-use tailsight_testbed::netns::Namespace;
-use tailsight_testbed::process::spawn_tied;
 
-use crate::support::{Live, check_run, make_certificate, run, shown};
+use crate::support::{Live, Program, make_certificate, run, wait_until_it_listens, with_payload};
 
 const PORT: u16 = 21120;
 /// Bytes of the large replies: more than one record, and more than one segment.
@@ -98,22 +93,6 @@ function connection() {
 for (let i = 0; i < 4; i++) connection();
 ";
 
-/// A program that ends with the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(space: &Namespace, program: &str, args: &[&str]) -> Program {
-    let mut command = space.command(Path::new(program));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Program(spawn_tied(command, None, Signal::SIGKILL).expect("it starts"))
-}
-
 /// A request as the client saw it.
 struct Asked {
     port: u16,
@@ -145,26 +124,16 @@ fn requests_are_messages(test: &str, program: &str, args: impl Fn(&Live, &dyn Fn
         text.replace("PORT", &PORT.to_string()).replace("LARGE", &LARGE.to_string())
     };
     let args = args(&live, &filled);
-    let server = start(&live.pair.server, program, &args.iter().map(String::as_str).collect::<Vec<_>>());
-    let until = Instant::now() + Duration::from_secs(20);
-    let connects = || std::net::TcpStream::connect(("10.77.0.1", PORT)).is_ok();
-    while !live.pair.server.run(connects).expect("the namespace") {
-        assert!(Instant::now() < until, "the server listens");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let server = Program::start(&live.pair.server, program, &args.iter().map(String::as_str).collect::<Vec<_>>());
+    wait_until_it_listens(&live, &[PORT]);
     let log = live.path("log");
-    let client = start(&live.pair.client, "node", &["-e", CLIENT, &format!("https://10.77.0.1:{PORT}"), &log]);
+    let client = Program::start(&live.pair.client, "node", &["-e", CLIENT, &format!("https://10.77.0.1:{PORT}"), &log]);
     std::thread::sleep(Duration::from_millis(500));
-    let (pid, out) = (server.0.id().to_string(), live.path("run"));
+    let (pid, out) = (server.pid(), live.path("run"));
     let args = ["record", "-p", &pid, "-d", "3s", "--sample", "off", "--protocol", "http1", "-o", &out];
     let output = run(&args);
     drop(client);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    check_run(Path::new(&out));
-    let mut recording = tailsight_trace::Run::open(Path::new(&out)).unwrap();
-    if let Some(warning) = recording.meta.warnings.iter().find(|warning| warning.contains("6.12")) {
-        return tailsight_testing::skip_as(test, warning);
-    }
+    let Some(mut recording) = with_payload(test, &output, &out) else { return };
     let tls = recording.meta.payload.as_ref().and_then(|payload| payload.tls.clone()).expect("breakpoints");
     println!("{test}: {tls:?}");
     assert!(tls.off_ns.is_none() && tls.calls > 100, "{tls:?}");
