@@ -14,7 +14,7 @@ use std::ops::Range;
 use tailsight_protocol::frame::{Frame, Pairing, ReplyFrame, Segment, Why};
 
 use super::capture::Open;
-use super::{Place, reason};
+use super::{LastLost, Place, reason};
 use crate::messages::Traffic;
 use crate::messages::replies::{Replies, SendCall};
 use crate::model::flags;
@@ -76,8 +76,7 @@ pub struct Answers {
     unpaired: Vec<u32>,
     /// Send calls whose bytes are no known request's reply.
     unclaimed: Vec<SendCall>,
-    /// Where the last lost range ended, and why: one that goes on from there is the same interval.
-    last_lost: (u64, Option<Why>),
+    last_lost: LastLost,
     frames: Vec<Frame>,
 }
 
@@ -175,10 +174,9 @@ impl Answers {
             match frame {
                 Frame::Reply(reply) => self.reply(&reply, traffic),
                 Frame::Lost { why, .. } => {
-                    if why != Why::Unfinished && self.last_lost != (from, Some(why)) {
-                        *traffic.framing.why.entry(reason(why).to_owned()).or_default() += 1;
+                    if why != Why::Unfinished {
+                        self.last_lost.count(from..to, reason(why), &mut traffic.framing);
                     }
-                    self.last_lost = (to, Some(why));
                     self.unclaim(from, to);
                 }
                 _ => {}

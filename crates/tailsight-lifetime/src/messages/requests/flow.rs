@@ -19,7 +19,7 @@ use super::answers::{Answers, Waiting};
 use super::capture::{Captures, Open};
 use super::plain_text::PlainText;
 use super::tls::{Tls, is_record};
-use super::{Place, reason};
+use super::{LastLost, Place, reason};
 use crate::messages::replies::SendCall;
 use crate::messages::tcp::{Pending, Receiver};
 use crate::messages::{Extra, RecvCall, Traffic};
@@ -86,8 +86,7 @@ pub struct Framed {
     called: u64,
     /// Everything before this is in messages.
     resolved: u64,
-    /// Where the last lost range ended, and why: one that goes on from there is the same interval.
-    last_lost: (u64, Option<&'static str>),
+    last_lost: LastLost,
     answers: Answers,
     frames: Vec<Frame>,
     /// A connection opened while recording, and no message yet.
@@ -113,7 +112,7 @@ impl Framed {
             calls: VecDeque::new(),
             called: 0,
             resolved: 0,
-            last_lost: (0, None),
+            last_lost: LastLost::default(),
             answers: Answers::new(choice.named().is_some_and(Protocol::pairs_by_id)),
             frames: Vec::new(),
             new,
@@ -369,10 +368,7 @@ impl Framed {
     }
 
     fn lost(&mut self, from: u64, to: u64, why: &'static str, traffic: &mut Traffic) {
-        if self.last_lost != (from, Some(why)) {
-            *traffic.framing.why.entry(why.to_owned()).or_default() += 1;
-        }
-        self.last_lost = (to, Some(why));
+        self.last_lost.count(from..to, why, &mut traffic.framing);
         let parts: Vec<(u64, u64)> = self.overlapping(from, to).map(|s| (s.from.max(from), s.to.min(to))).collect();
         let first = traffic.messages.len();
         for (from, to) in parts {

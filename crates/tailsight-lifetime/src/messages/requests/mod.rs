@@ -13,6 +13,7 @@ pub mod plain_text;
 pub mod tls;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use tailsight_protocol::frame::Why;
@@ -73,6 +74,20 @@ fn reason(why: Why) -> &'static str {
         Why::Switched => "the connection changed its protocol",
         Why::Unfinished => "the recording ended inside a message",
         _ => "other",
+    }
+}
+
+/// Where the last range without messages ended, and why it had none: one that goes on from there is the same interval.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LastLost(u64, &'static str);
+
+impl LastLost {
+    /// Counts a range, unless it goes on from the last one.
+    fn count(&mut self, range: Range<u64>, why: &'static str, framing: &mut Framing) {
+        if (self.0, self.1) != (range.start, why) {
+            *framing.why.entry(why.to_owned()).or_default() += 1;
+        }
+        *self = LastLost(range.end, why);
     }
 }
 
