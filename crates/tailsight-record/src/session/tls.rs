@@ -13,7 +13,7 @@ use tailsight_symbolise::reader::Reader;
 use tailsight_symbolise::reader::protocol::{About, FileId};
 use tailsight_trace::meta;
 
-use super::traced::{Binary, UNMEASURED_PER_SECOND, binaries, code_at};
+use super::traced::{Binary, UNMEASURED_PER_SECOND, binaries, code_at, program_of};
 use crate::loaded::Loaded;
 use crate::probes::functions::{Place, Tracer, TrapNs, trap_ns};
 use crate::probes::tls::{self, PROGRAM, cookie};
@@ -49,13 +49,7 @@ impl TlsPlan {
     pub(super) fn new(pids: &[u32], command: Option<&str>, reader: &mut Reader) -> TlsPlan {
         let mut plan = TlsPlan::default();
         let mut looked_into = BTreeSet::new();
-        let programs = pids.iter().filter_map(|pid| {
-            let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-            let path = path.to_str()?;
-            // A newer one is at its place by now; what runs is mapped.
-            Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
-        });
-        let programs: BTreeSet<String> = programs.collect();
+        let programs: BTreeSet<String> = pids.iter().copied().filter_map(program_of).collect();
         let names = LIBRARIES.into_iter().chain(programs.iter().map(String::as_str)).chain(command);
         for binary in names.filter_map(|name| binaries(name, pids, command).ok()).flatten() {
             let Ok(about) = binary.file.metadata() else { continue };

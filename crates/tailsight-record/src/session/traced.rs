@@ -316,6 +316,14 @@ pub(super) struct Binary {
     pub(super) name: String,
 }
 
+/// The path of the program that a process runs.
+pub(super) fn program_of(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = path.to_str()?;
+    // A newer one is at its place by now; what runs is mapped.
+    Some(path.strip_suffix(" (deleted)").unwrap_or(path).to_owned())
+}
+
 /// The files that a name or path stands for: those that the target has mapped, else what is there on this host.
 pub(super) fn binaries(binary: &str, pids: &[u32], command: Option<&str>) -> Result<Vec<Binary>, String> {
     let mut binaries: Vec<Binary> = vec![];

@@ -17,7 +17,7 @@ use tailsight_symbolise::reader::protocol::{About, FileId};
 use tailsight_tasks::go;
 use tailsight_trace::meta;
 
-use super::super::traced::{Binary, SHARE_OF_CORE, UNMEASURED_PER_SECOND, binaries, code_at};
+use super::super::traced::{Binary, SHARE_OF_CORE, UNMEASURED_PER_SECOND, binaries, code_at, program_of};
 use crate::loaded::Loaded;
 use crate::probes::functions::{MOST_PLACES, Place, Tracer, TrapNs, trap_ns};
 use crate::probes::routines::{self, PROGRAM, PROGRAM_OF_MANY, cookie};
@@ -57,13 +57,7 @@ impl TaskPlan {
     /// Looks for them in the programs that these processes run, or in the one that the recording will start.
     pub(crate) fn new(pids: &[u32], command: Option<&str>, reader: &mut Reader) -> TaskPlan {
         let mut plan = TaskPlan::default();
-        let runs = |&pid: &u32| {
-            let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-            let path = path.to_str()?;
-            // A newer one is at its place by now; what runs is mapped.
-            Some((path.strip_suffix(" (deleted)").unwrap_or(path).to_owned(), pid))
-        };
-        for (path, pid) in pids.iter().filter_map(runs) {
+        for (path, pid) in pids.iter().filter_map(|&pid| Some((program_of(pid)?, pid))) {
             plan.look_into(binaries(&path, &[pid], None), reader);
         }
         if let Some(command) = command {
