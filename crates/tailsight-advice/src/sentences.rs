@@ -220,9 +220,6 @@ fn whose(cause: &Cause) -> String {
     format!(" ({})", parts.join(", "))
 }
 
-/// From this part of a wait on it is all of it, as far as a word tells.
-const WHOLE_WAIT: f64 = 0.95;
-
 /// What held the messages ahead, without its functions; nothing when that is not known.
 fn held(root: &[Root]) -> Option<String> {
     let first = root.first()?;
@@ -234,9 +231,10 @@ fn held(root: &[Root]) -> Option<String> {
     };
     let waiters = first.waiters.map_or_else(String::new, |waiters| format!(", behind which {waiters} waited"));
     // What those were served that came meanwhile is not in it, so it is the least.
-    let least = if first.of_wait.is_some_and(|part| part < WHOLE_WAIT) { "at least " } else { "" };
-    let of_wait =
-        first.of_wait.map_or_else(String::new, |part| format!(" ({least}{:.0} % of the wait)", part.min(1.0) * 100.0));
+    let of_wait = first.of_wait.map_or_else(String::new, |part| match (part.min(1.0) * 100.0).round() {
+        100.0 => " (100 % of the wait)".to_owned(),
+        percent => format!(" (at least {percent} % of the wait)"),
+    });
     Some(format!("what held those: {what}, {messages}{waiters}{of_wait}"))
 }
 
