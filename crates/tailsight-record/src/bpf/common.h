@@ -699,9 +699,9 @@ struct kept {
 /* Of a record of TLS the head tells all that can be read; its plain text is read elsewhere. */
 const volatile __u32 plain_text_on = 0;
 
-static __always_inline bool is_tls_record(const __u64 *piece)
+/* Change of cipher, alert, handshake, data; version 3.0 to 3.4; at most 2^14 bytes and what encryption adds. `b`: its head, 5 bytes. */
+static __always_inline bool is_tls_record(const __u8 *b)
 {
-	const __u8 *b = (const __u8 *)piece;
 	return b[0] >= 20 && b[0] <= 23 && b[1] == 3 && b[2] <= 4 && b[3] <= 65;
 }
 
@@ -718,7 +718,7 @@ static long keep_piece(__u64 i, struct kept *kept)
 	if (bpf_dynptr_read(piece, bytes, kept->whole, kept->at + begin, 0))
 		return 1;
 	emit_piece(piece, i, kept->out, kept->low_sequence);
-	return plain_text_on && !i && is_tls_record(piece);
+	return plain_text_on && !i && is_tls_record((const __u8 *)piece);
 }
 
 /*

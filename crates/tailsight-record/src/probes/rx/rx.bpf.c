@@ -82,8 +82,7 @@ static __always_inline __u16 kind_of_content(struct sk_buff *skb, const struct p
 	if (bpf_dynptr_from_skb((struct __sk_buff *)skb, 0, &whole) ||
 	    bpf_dynptr_read(&h, sizeof(h), &whole, p->headers, 0))
 		return 0;
-	/* Change of cipher, alert, handshake, data; version 3.0 to 3.4; at most 2^14 bytes and what encryption adds. */
-	if (h.b[0] >= 20 && h.b[0] <= 23 && h.b[1] == 3 && h.b[2] <= 4 && h.b[3] <= 65)
+	if (is_tls_record(h.b))
 		return TS_FLOW_LOOKED | TS_FLOW_TLS;
 	if (h.b[0] == 'P' && h.b[1] == 'R' && h.b[2] == 'I' && h.b[3] == ' ' && h.b[4] == '*' && h.b[5] == ' ' &&
 	    h.b[6] == 'H' && h.b[7] == 'T')
