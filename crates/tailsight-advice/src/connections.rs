@@ -5,8 +5,8 @@
 
 use tailsight_diagnose::model::Diagnosis;
 use tailsight_diagnose::multiplexed::looked_for;
-use tailsight_lifetime::Leg;
 use tailsight_lifetime::messages::RepeatedConnects;
+use tailsight_lifetime::{Framing, Leg};
 use tailsight_units::format::duration;
 
 /// What a message is on a connection that requests share.
@@ -50,7 +50,7 @@ pub fn notes(diagnosis: &Diagnosis) -> Vec<String> {
             )
         }),
         connected_late(circumstances.repeated_connects),
-        other_protocol(diagnosis),
+        diagnosis.circumstances.framing.as_ref().and_then(other_protocol),
     ];
     notes.into_iter().flatten().collect()
 }
@@ -79,9 +79,11 @@ fn left_out(diagnosis: &Diagnosis) -> String {
 }
 
 /// That the bytes are hardly of the protocol that was asked for.
-fn other_protocol(diagnosis: &Diagnosis) -> Option<String> {
-    let framing = diagnosis.circumstances.framing.as_ref().filter(|framing| framing.lost > framing.framed)?;
+fn other_protocol(framing: &Framing) -> Option<String> {
     let messages = framing.framed + framing.lost;
+    if framing.lost <= framing.framed {
+        return None;
+    }
     if framing.is_auto() {
         return Some(format!(
             "only {} of {messages} messages are requests: the others are segments of connections whose first bytes are of none of {}, or \
@@ -90,8 +92,34 @@ fn other_protocol(diagnosis: &Diagnosis) -> Option<String> {
             looked_for(framing)
         ));
     }
+    let others = match framing.has_unread_tls() {
+        true => "TLS whose plain text was not read, for all or for a part of the recording",
+        false => "segments in which none was found: is that what the server speaks?",
+    };
     Some(format!(
-        "only {} of {messages} messages are requests of {}; the others are segments in which none was found: is that what the server speaks?",
+        "only {} of {messages} messages are requests of {}; the others are {others}",
         framing.framed, framing.protocol
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: of a server whose plain text was read for a part of the recording it was asked whether it speaks another protocol.
+    #[test]
+    fn segments_of_tls_are_no_other_protocol() {
+        let said = |why: &[&str]| {
+            let why = why.iter().map(|why| ((*why).to_owned(), 4)).collect();
+            let framing = Framing { protocol: "resp".into(), framed: 1_229, lost: 4_008, why, ..Framing::default() };
+            other_protocol(&framing).expect("a note")
+        };
+        assert!(said(&["not the protocol"]).ends_with("is that what the server speaks?"));
+        let of_tls = said(&["TLS whose plain text was not read"]);
+        assert!(
+            of_tls.starts_with("only 1229 of 5237 messages are requests of resp; the others are TLS whose"),
+            "{of_tls}"
+        );
+        assert!(!of_tls.contains('?'), "{of_tls}");
+    }
 }

@@ -19,14 +19,12 @@ use super::answers::{Answers, Waiting};
 use super::capture::{Captures, Open};
 use super::plain_text::PlainText;
 use super::tls::{Tls, is_record};
-use super::{LastLost, Place, reason};
+use super::{ENCRYPTED, LastLost, Place, reason};
 use crate::messages::replies::SendCall;
 use crate::messages::tcp::{Pending, Receiver};
 use crate::messages::{Extra, RecvCall, Traffic};
 use crate::model::{Incomplete, Message, flags};
 
-/// Why segments of TLS are no requests.
-const ENCRYPTED: &str = "TLS whose plain text was not read";
 /// Segments that are kept because a request that is open began in them (HTTP/2). One that began before takes the oldest for its beginning.
 const KEPT_SEGMENTS: usize = 4096;
 

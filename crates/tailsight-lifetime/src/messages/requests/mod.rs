@@ -48,6 +48,11 @@ fn is_zero(n: &u64) -> bool {
 }
 
 impl Framing {
+    /// Whether some of its segments are TLS whose plain text was not read, although that of others was.
+    pub fn has_unread_tls(&self) -> bool {
+        self.why.contains_key(ENCRYPTED)
+    }
+
     /// Whether each connection's protocol was told by its first bytes.
     pub fn is_auto(&self) -> bool {
         self.protocol == ProtocolChoice::AUTO
@@ -62,6 +67,9 @@ impl Framing {
         }
     }
 }
+
+/// Why segments of TLS are no requests, where the run has the plain text of some.
+const ENCRYPTED: &str = "TLS whose plain text was not read";
 
 /// Why an interval has no messages, in words.
 fn reason(why: Why) -> &'static str {
