@@ -213,6 +213,8 @@ kinds! {
     RoutineAsks = 97, "uprobe of tokio's task::waker::clone_waker", Woken;
     /// Where a goroutine waited that is made ready; its RoutineWoken follows.
     RoutineWaited = 98, "with RoutineWoken of programs of Go", Woken;
+    /// A goroutine is made by the one that the thread runs, which said so in its RoutineSeen; where that one is.
+    RoutineMade = 99, "uprobe in Go's runtime.newproc", Woken;
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", Piece;
     /// A function of a TLS library returned: so much plain text it gave to a thread of the target, or took from it; only with --protocol.

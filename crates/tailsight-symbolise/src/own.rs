@@ -11,10 +11,20 @@ use object::{Object, ObjectSection};
 use tailsight_trace::samples::FrameRow;
 
 /// Whether a Go function is of the main module: of package `main`, or of a package below the module's path. `module` is empty where the
-/// program was built without a module.
+/// program was built without a module. What the compiler makes to call such a function, nobody has written.
 pub fn is_of_go_module(function: &str, module: &str) -> bool {
     let below = function.strip_prefix(module).is_some_and(|rest| rest.starts_with(['/', '.']));
-    function.starts_with("main.") || (!module.is_empty() && below)
+    (function.starts_with("main.") || (!module.is_empty() && below)) && !is_go_wrapper(function)
+}
+
+/// Whether Go's compiler made a function, to call another one with the arguments that a `defer` or a `go` statement or a method value keeps.
+fn is_go_wrapper(function: &str) -> bool {
+    let last = function.rsplit('.').next().unwrap_or_default();
+    let is_numbered = |prefix| {
+        let number: Option<&str> = last.strip_prefix(prefix);
+        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    last.ends_with("-fm") || is_numbered("deferwrap") || is_numbered("gowrap")
 }
 
 /// Whether a function that a runtime compiled (a line of its perf map) is in a file of the program: of CPython (`py::NAME:FILE`) and Node
@@ -210,6 +220,11 @@ mod tests {
         assert!(own("github.com/acme/shop.Main"));
         assert!(!own("github.com/acme/shopping.Cart") && !own("net/http.(*conn).serve") && !own("runtime.main"));
         assert!(is_of_go_module("main.main", "") && !is_of_go_module("/x", "") && !is_of_go_module(".x", ""));
+        // Regression: "the task that was waited for ended the wait in main.(*store).exportAll.deferwrap1".
+        for wrapper in ["main.(*store).exportAll.deferwrap1", "main.(*store).get-fm", "main.main.gowrap12"] {
+            assert!(!own(wrapper), "{wrapper}");
+        }
+        assert!(own("main.unwrap") && own("main.main.gowrapped") && own("main.main.func1") && own("main.deferwrap"));
     }
 
     #[test]

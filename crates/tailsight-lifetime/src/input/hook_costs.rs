@@ -67,7 +67,7 @@ impl HookCosts {
         let Some(breakpoints) = breakpoints else { return self };
         let [emulated, stepped] = breakpoints.hit_ns.unwrap_or_default();
         let hit_ns = if breakpoints.stepped_places < breakpoints.places { emulated } else { stepped };
-        for kind in [Kind::RoutineRun, Kind::RoutineWoken, Kind::RoutineAsks] {
+        for kind in [Kind::RoutineRun, Kind::RoutineWoken, Kind::RoutineAsks, Kind::RoutineMade] {
             self.by_kind[kind as usize] = hit_ns.round().clamp(0.0, f64::from(u16::MAX)) as u16;
         }
         self

@@ -234,6 +234,14 @@ impl Peers {
         self.of_routine.insert(routine, message);
     }
 
+    /// A goroutine is made, for a message (as found) if it is known to be for one. Another one may have been at its address.
+    pub fn is_made(&mut self, routine: u64, message: Option<u32>) {
+        match message {
+            Some(message) => self.of_routine.insert(routine, message),
+            None => self.of_routine.remove(&routine),
+        };
+    }
+
     /// A thread falls asleep. `for_work`: in the call in which it waits for more work.
     pub fn slept(&mut self, tid: u32, at: u64, for_work: bool) {
         if self.calls.is_empty() {

@@ -3,7 +3,7 @@
 //! TCP is matched exactly by flow and sequence range ([`tcp`]), UDP by a FIFO per socket ([`udp`]), replies by order on the flow
 //! ([`replies`], [`continued`], [`udp_replies`], [`udp_queued`], [`udp_order`]). If the run has payload, [`requests`] parses it. Further facts about messages: NIC time stamps
 //! ([`nic`]), the transmit side ([`outgoing`]), page faults ([`fault_counts`]), calls to other servers ([`backend_calls`],
-//! [`call_owner`]), the order of service ([`overtaken`]), the turns of event loops ([`turns`]), goroutines ([`routines`]), connections that requests share
+//! [`call_owner`]), the order of service ([`overtaken`]), the turns of event loops ([`turns`]), goroutines ([`routines`], [`handlers`]), connections that requests share
 //! ([`multiplexed`]), and what follows from the thread timelines ([`stages`]). [`by_thread`] is the order in which each thread received them.
 
 pub mod backend_calls;
@@ -12,6 +12,7 @@ pub mod call_owner;
 pub mod continued;
 pub mod fault_counts;
 pub mod handed_jobs;
+pub mod handlers;
 pub mod multiplexed;
 pub mod nic;
 pub mod outgoing;

@@ -8,13 +8,14 @@
 //! task waited at that time. It had stopped running before, when its thread turned to something else, and went on after it, when the
 //! thread that answered had work again. Between two looks that both saw it wait at one place it is taken to have waited there.
 //!
-//! A goroutine receives by itself. Of asyncio the loop receives, between its tasks, and gives the bytes to the one that waits for them, or
-//! makes one: the task that answers had the message.
+//! A goroutine receives by itself, or turns to another one with each request that it receives ([`super::handlers`]). Of asyncio the loop receives, between
+//! its tasks, and gives the bytes to the one that waits for them, or makes one: the task that answers had the message.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tailsight_trace::routines::{RoutineRow, State};
+use tailsight_trace::routines::{NO_MESSAGE, RoutineRow, State};
 
 use super::Extra;
+use super::handlers::{Handler, Handlers};
 use super::task_runs::{Meanwhile, Ready, Spell, TaskRuns, What};
 use crate::model::{Doing, Message, Threshold};
 use crate::timelines::processors::Taken;
@@ -99,6 +100,10 @@ pub struct Routines {
     polls: FxHashSet<u32>,
     /// By goroutine: when it received data from a socket, and on which thread.
     received: FxHashMap<u64, Vec<(u64, u32)>>,
+    /// The goroutines that have messages which another one received.
+    handlers: Handlers,
+    /// By goroutine: when it made another one ready, and on which thread.
+    ran: FxHashMap<u64, Vec<(u64, u32)>>,
     /// Sleeps until a time.
     sleeps: Sleeps,
 }
@@ -196,18 +201,77 @@ impl Routines {
         self.runs.runs(task, ts, tid);
     }
 
-    /// A thread makes a task ready, at this place of the program.
-    pub fn woken(&mut self, tid: u32, ts: u64, task: u64, stack: Option<u32>) {
+    /// A thread makes a task ready, at this place of the program. The message for which it does, as found, if that is known already.
+    pub fn woken(&mut self, tid: u32, ts: u64, task: u64, stack: Option<u32>) -> Option<u32> {
         match self.now(tid, ts) {
-            Some(by) => self.runs.woken(task, ts, by, stack),
+            Some(by) => {
+                self.runs.woken(task, ts, by, stack);
+                if !self.runs.has_runs() {
+                    self.ran.entry(by).or_default().push((ts, tid));
+                    return self.handlers.turns(by, stack, Handler { task, from_ns: ts, was_made: false });
+                }
+            }
             None if self.changes.contains_key(&tid) => self.runs.woken(task, ts, 0, stack),
             None => self.runs.woken_by_thread(task, ts, tid, stack),
         }
+        None
     }
 
     /// A task asks to be made ready, at this place of the program.
     pub fn asks(&mut self, ts: u64, task: u64, stack: Option<u32>) {
         self.runs.asks(task, ts, stack);
+    }
+
+    /// A goroutine received messages (as found; none: a part of one).
+    pub fn took(&mut self, tid: u32, messages: std::ops::Range<u32>, ts: u64) {
+        if !self.runs.is_empty()
+            && !self.runs.has_runs()
+            && let Some(task) = self.now(tid, ts)
+        {
+            self.handlers.took(task, messages);
+        }
+    }
+
+    /// A thread makes a goroutine, at this place of the program. The message for which it is, as found, if that is known already.
+    pub fn made(&mut self, tid: u32, ts: u64, task: u64, stack: Option<u32>) -> Option<u32> {
+        self.handlers.turns(self.now(tid, ts)?, stack, Handler { task, from_ns: ts, was_made: true })
+    }
+
+    /// All messages were found, and have their numbers as found: which goroutines have those that another one received.
+    pub fn finish_handlers(&mut self, messages: &[Message], extras: &[Extra]) {
+        let mut handlers = std::mem::take(&mut self.handlers);
+        handlers.finish(|task, message| {
+            let (m, extra) = (&messages[message as usize], &extras[message as usize]);
+            self.answered(m, extra) == Some(task)
+        });
+        self.handlers = handlers;
+    }
+
+    /// The messages have other numbers from here on. `order`: the number as found of each.
+    pub fn renumber(&mut self, order: &[u32]) {
+        self.handlers.renumber(order);
+    }
+
+    /// The goroutine that has a message which another one received.
+    fn handler(&self, m: &Message) -> Option<Handler> {
+        self.handlers.of(m.id).filter(|handler| m.recv_ns <= handler.from_ns && handler.from_ns < m.send_ns)
+    }
+
+    /// In which task a thread was when it sent the reply; 0: in none.
+    fn answered(&self, m: &Message, extra: &Extra) -> Option<u64> {
+        self.at(extra.send_tid, m.send_ns.max(extra.sent_ns))
+    }
+
+    /// The goroutine that had a message which another one received, if that one does not answer it.
+    pub fn handed_to(&self, m: &Message, extra: &Extra) -> Option<u64> {
+        let handler = self.handler(m)?;
+        self.of(m, extra).filter(|task| *task == handler.task)
+    }
+
+    /// When a goroutine last made another one ready in a time, and on which thread.
+    pub fn last_ran(&self, task: u64, (from, to): (u64, u64)) -> Option<(u64, u32)> {
+        let ran = self.ran.get(&task).map_or(&[][..], Vec::as_slice);
+        ran[..ran.partition_point(|&(ts, _)| ts < to)].last().copied().filter(|&(ts, _)| ts >= from)
     }
 
     /// The tasks for which a thread sends.
@@ -313,12 +377,17 @@ impl Routines {
     /// Looks at the task of a message while it had it. Of a goroutine of another process at the same address the message is another. Of a task
     /// of asyncio a look does not tell the message.
     fn looks_at<'a>(&'a self, task: u64, m: &Message) -> impl Iterator<Item = &'a RoutineRow> + Clone {
-        let (recv_ns, send_ns) = (m.recv_ns, m.send_ns);
+        let send_ns = m.send_ns;
+        let handler = self.handler(m).filter(|handler| handler.task == task);
+        let recv_ns = handler.map_or(m.recv_ns, |handler| handler.from_ns);
+        // One that waited for work before is looked at for others' sake.
+        let has_none = handler.is_some_and(|handler| !handler.was_made);
         let looks = self.looks.get(&task).map_or(&[][..], Vec::as_slice);
         let first = looks.partition_point(|look| look.ts_ns <= recv_ns);
         let within = looks[first..].iter().take_while(move |look| look.ts_ns < send_ns);
         within.filter(move |look| {
             look.since_ns == 0
+                || (has_none && look.since_ns == NO_MESSAGE)
                 || (recv_ns.saturating_sub(Threshold::ReceiveCall.ns())..=recv_ns).contains(&look.since_ns)
         })
     }
@@ -341,14 +410,17 @@ impl Routines {
         waiting(&first) && !stayed && meanwhile.all(|look| waiting(&look) && look.stack == first.stack)
     }
 
-    /// The task that had a message: that received it and answered it, or that answered what a loop received between its tasks. None where
-    /// these are two, or not known.
+    /// The task that had a message: that received it and answered it, the one to which that turned with it, or that answered what a loop received between
+    /// its tasks. None where these are two, or not known.
     pub fn of(&self, m: &Message, extra: &Extra) -> Option<u64> {
         if self.changes.is_empty() || m.recv_ns == 0 || m.send_ns <= m.recv_ns {
             return None;
         }
         let received = self.at(m.tid, m.recv_ns)?;
-        let answered = self.at(extra.send_tid, m.send_ns.max(extra.sent_ns))?;
+        let answered = self.answered(m, extra)?;
+        if let Some(handler) = self.handler(m).filter(|_| received != answered) {
+            return Some(handler.task);
+        }
         let of_loop = received == 0 && m.tid == extra.send_tid;
         (answered != 0 && (answered == received || of_loop)).then_some(answered)
     }
@@ -433,7 +505,8 @@ impl Routines {
         parts
     }
 
-    /// From which look to which a goroutine was seen to be at one thing, between two times; and where it waited, if it did.
+    /// From which look to which a goroutine was seen to be at one thing, between two times; and where it waited, if it did. What waits does so until it
+    /// is made ready.
     fn seen_to_stay(&self, task: u64, (from, to): (u64, u64)) -> Vec<(u64, u64, Doing, Option<u32>)> {
         let looks = self.looks.get(&task).map_or(&[][..], Vec::as_slice);
         let within = &looks[looks.partition_point(|look| look.ts_ns < from)..];
@@ -450,7 +523,17 @@ impl Routines {
             };
             (looks[0].ts_ns, looks[looks.len() - 1].ts_ns, doing, looks[0].stack.checked_sub(1))
         };
-        within.chunk_by(stays).map(stay).collect()
+        let mut stays: Vec<_> = within.chunk_by(stays).map(stay).collect();
+        for at in 0..stays.len() {
+            let next_ns = stays.get(at + 1).map_or(to, |next| next.0);
+            let (_, last_ns, doing, _) = &mut stays[at];
+            if *doing == Doing::Waits
+                && let Some(ready) = self.runs.made_ready(task, (*last_ns, next_ns))
+            {
+                *last_ns = ready.ts;
+            }
+        }
+        stays
     }
 
     /// When the task of a message waited, or was ready and did not run, between its receive call and its reply, in order and without overlap.
@@ -459,19 +542,26 @@ impl Routines {
         let mut looks = self.looks_at(task, m).peekable();
         let of_loop = self.is_of_loop(m);
         let mut out: Vec<Parked> = vec![];
+        let handler = self.handler(m).filter(|handler| handler.task == task);
         // Until when it is known not to have waited.
-        let mut ran = m.recv_ns;
+        let mut ran = handler.map_or(m.recv_ns, |handler| handler.from_ns);
         // A first wait that was over before any look.
         let looked = looks.clone().find(|look| look.state == State::Waiting).map_or(m.send_ns, |look| look.ts_ns);
-        if let Some(ready) = self.runs.made_ready(task, (m.recv_ns, looked)) {
+        if let Some(ready) = self.runs.made_ready(task, (ran, looked)) {
             // Before that it may have waited for the rest of the request, or for an answer.
-            let (received, tid) = self.last_received(task, m, ready.ts);
-            let from = self.left(tid, received, threads).clamp(received, ready.ts);
+            let (received, tid) = match handler {
+                Some(handler) => (handler.from_ns, m.tid),
+                None => self.last_received(task, m, ready.ts),
+            };
+            // Looks before it saw it at something else.
+            let seen = looks.clone().take_while(|look| look.ts_ns < ready.ts).last().map_or(received, |look| look.ts_ns);
+            let from = self.left(tid, received, threads).max(seen).clamp(received, ready.ts);
             let stack = self.runs.asked_at(task, ready.ts);
             let (looks_ns, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));
             out.push(Parked { from, to: ready.ts, stack, looks_ns, ended, ..Parked::default() });
             ran = ready.ts;
         }
+        while looks.next_if(|look| look.ts_ns < ran).is_some() {}
         while let Some(look) = looks.next() {
             if look.state == State::Runnable && !of_loop {
                 // From the end of its wait on, where no look saw it run since.
@@ -501,7 +591,7 @@ impl Routines {
             let began = left.min(asleep(look.ts_ns).0).clamp(ran, look.ts_ns);
             let to = asleep(last).1.min(m.send_ns);
             let mut parked = Parked { from: began, to, stack, looks_ns: (look.ts_ns, last), ..Parked::default() };
-            if looks.peek().is_none() {
+            if looks.peek().is_none() && handler.is_none() {
                 // Nothing was seen of it since. The thread that answered slept, and did not run it before it woke.
                 let woken = woke(extra.send_tid, m.send_ns, threads);
                 parked.to = last.max(woken.map_or(0, |woken| woken.at)).min(m.send_ns);

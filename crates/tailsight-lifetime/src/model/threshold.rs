@@ -111,6 +111,10 @@ thresholds! {
         "so many sleeps of tasks at a place say how long they are to last";
     ShortestSleeps = "shortest-sleeps", 0.1 Share,
         "such a part of the sleeps at a place is shorter than they are to be: not each is seen from its begin on";
+    HandedRequests = "handed-requests", 8 Count,
+        "receive calls after which goroutines were made, or made ready, at a place of the program before these are taken to have the requests that the calls returned";
+    HandedOthers = "handed-others", 0.05 Share,
+        "of such calls so many may be followed by another number of goroutines than the requests they returned: a connection has others made now and then";
     LateSleep = "late-sleep", 200_000 Ns,
         "a sleep of a task that ends so much late is not late";
     RestOfService = "rest-of-service", 4 Count,

@@ -384,7 +384,8 @@ impl Task {
         let waits = sources.handling.routines.parked(m, extra, &sources.activity.threads);
         // Tasks of a loop ask themselves, or have others ask that have waits of their own.
         let waits = if of_loop { waits } else { beside_calls(waits, sources.activity.peers.calls(m.id)) };
-        Task::Waits(Waits { waits, next: 0, of_loop })
+        let handler = sources.handling.routines.handed_to(m, extra);
+        Task::Waits(Waits { waits, next: 0, of_loop, handler })
     }
 
     /// Where in the program the task waited for its turn at a server: where it was seen to meanwhile, else where most were. A call stack's number
@@ -440,6 +441,8 @@ struct Waits {
     next: usize,
     /// The task is of a loop, whose thread runs others when this one does not wait.
     of_loop: bool,
+    /// The goroutine, if another one received and another one answered.
+    handler: Option<u64>,
 }
 
 impl Waits {
@@ -457,7 +460,8 @@ impl Waits {
         while let Some(wait) = self.waits.get(self.next).filter(|wait| wait.from < to) {
             let (begin, end) = (wait.from.max(at), wait.to.min(to));
             if begin < end {
-                let tid = if self.next == 0 { m.tid } else { focus.tid };
+                let first = if self.next == 0 { m.tid } else { focus.tid };
+                let tid = self.last_ran(sources, (at, begin)).map_or(first, |(_, tid)| tid);
                 self.at_work(sources, m, (at, begin), Focus { tid, ..focus }, out);
                 let Parked { stack, for_others, turn, .. } = *wait;
                 if wait.is_ready {
@@ -490,7 +494,17 @@ impl Waits {
             }
             self.next += 1;
         }
+        // Where its answer was handed on to who sends it.
+        if let Some((handed, tid)) = self.last_ran(sources, (at, to)).filter(|_| !self.waits.is_empty()) {
+            self.at_work(sources, m, (at, handed), Focus { tid, ..focus }, out);
+            at = handed;
+        }
         self.at_work(sources, m, (at, to), focus, out);
+    }
+
+    /// When a goroutine that neither received the message nor answers it was last seen to run in a time, and on which thread.
+    fn last_ran(&self, sources: Sources<'_>, time: (u64, u64)) -> Option<(u64, u32)> {
+        sources.handling.routines.last_ran(self.handler?, time)
     }
 
     /// A part in which the task did not wait. Which goroutine a thread ran is known from its waits; of a loop the turns tell.

@@ -43,7 +43,7 @@ impl Scanner<'_> {
         input::name_flows(&mut self.flows, self.facts);
 
         let Traffic {
-            messages,
+            mut messages,
             extras,
             uncommon,
             mut incomplete,
@@ -56,6 +56,9 @@ impl Scanner<'_> {
         let order = in_order(&messages, &self.losses.finish(end_ns), &unstamped, &mut incomplete);
         let sleeps = |tid| self.threads.slept_in(tid, waits_for_work);
         let answers = self.peers.answers();
+        // The numbers as found, until they are sorted.
+        messages.iter_mut().zip(0..).for_each(|(message, id)| message.id = id);
+        self.routines.finish_handlers(&messages, &extras);
         self.routines.finish(&messages, &extras);
         let peers = self.peers.finish(&messages, &extras, &order, sleeps, &self.routines, &self.threads);
         let mut messages = gathered(messages, &order);
@@ -65,6 +68,7 @@ impl Scanner<'_> {
         }
         let framing = self.captures.map(|(choice, _)| framed(framing, choice, &messages));
         let extras: Vec<Extra> = gathered(extras, &order);
+        self.routines.renumber(&order);
         overtaken::mark(&mut messages);
         let in_line = messages.iter().zip(&extras).flat_map(|(m, extra)| {
             let waited = peers.calls(m.id).iter().filter(|call| call.turn || call.freed != 0);

@@ -264,12 +264,19 @@ impl Scanner<'_> {
                 self.routines.saw(event.tid, event.ts, fields::Goroutine::of(event).goroutine);
             }
             Kind::RoutineRun => self.routines.runs(event.tid, event.ts, fields::Goroutine::of(event).goroutine),
-            Kind::RoutineWoken | Kind::RoutineAsks | Kind::RoutineWaited => {
+            Kind::RoutineWoken | Kind::RoutineAsks | Kind::RoutineWaited | Kind::RoutineMade => {
                 let woken = fields::Woken::of(event);
                 let stack = self.facts.names.place(woken.place).checked_sub(1);
                 match kind {
                     Kind::RoutineAsks | Kind::RoutineWaited => self.routines.asks(event.ts, woken.goroutine, stack),
-                    _ => self.routines.woken(event.tid, event.ts, woken.goroutine, stack),
+                    Kind::RoutineMade => {
+                        let message = self.routines.made(event.tid, event.ts, woken.goroutine, stack);
+                        self.peers.is_made(woken.goroutine, message);
+                    }
+                    _ => {
+                        let message = self.routines.woken(event.tid, event.ts, woken.goroutine, stack);
+                        message.into_iter().for_each(|message| self.peers.took_in(woken.goroutine, message));
+                    }
                 }
             }
             Kind::PeerRecv => self.peer_recv(event),

@@ -159,6 +159,7 @@ impl Scanner<'_> {
 
     /// A thread has new messages.
     fn took(&mut self, tid: u32, messages: std::ops::Range<u32>, ts: u64) {
+        self.routines.took(tid, messages.clone(), ts);
         let Some(last) = messages.clone().last() else { return };
         self.peers.took(tid, messages.start..=last, ts);
         if let Some(routine) = self.routines.now(tid, ts) {

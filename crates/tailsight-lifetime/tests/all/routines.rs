@@ -677,10 +677,98 @@ fn who_makes_a_goroutine_ready_tells_its_wait_and_whoever_was_in_line_before() {
     let (spans, owners) = waits(&[of_job(4_000_000), of_job(5_000_000)]);
     assert_eq!(spans, is(&[(1_200_000, 6_000_000, "blocked/parked")]));
     assert!(owners.contains(&ended(gives_back, Doing::Waits, 12)), "{owners:?}");
+    // One look is enough where it was made ready later: until then it was there.
+    let mut streams = goroutine_behind_a_job();
+    let at = streams[1].iter().position(|event| event.ts == 5_999_980).expect("the job is seen");
+    let by_timer = [seen(5_500_000, SECOND, 0), woken(5_500_010, SECOND, JOB, READY)];
+    streams[1].splice(at..at, by_timer);
+    let mut one_look = facts(&[of_job(4_000_000)]);
+    one_look.names.add_places(vec![11, 12, 13]);
+    let analysis = analysed(one_look, streams);
+    let (owners, ns) = (&analysis.lifetimes.owners, analysis.path(0, Leg::Service));
+    let waited = ns.iter().filter(|span| owners[span.owner as usize].frames == ended(gives_back, Doing::Waits, 12));
+    assert_eq!(waited.map(|span| (span.from_ns, span.to_ns)).collect::<Vec<_>>(), [(4_000_000, 5_500_010)]);
     // It has none, and a thread ran it: where it then ended the wait.
     let of_job = |ts_ns| RoutineRow { since_ns: NO_MESSAGE, state: State::Running, stack: 0, ..of_job(ts_ns) };
     let (_, owners) = waits(&[of_job(4_000_000), of_job(5_000_000)]);
     assert!(owners.contains(&ended(gives_back, Doing::Runs, gives_back)), "{owners:?}");
+}
+
+/// A goroutine receives for a connection that requests share, and makes one for each request; a third one writes the replies. The last request, on
+/// A, is that of a goroutine that waits for a lock as above. `made_at`: the place of the program where that of each request is made.
+fn made_for_each(made_at: impl Fn(u64) -> u64) -> Vec<Vec<Event>> {
+    const CONNECTION: u64 = 0x8000;
+    const WRITER: u64 = 0x9000;
+    let made = |ts, task, request| event(ts, Kind::RoutineMade, 0, FIRST, [0, task, made_at(request)]);
+    let mut first = vec![switch(5, 0, FIRST, 0), seen(10, FIRST, CONNECTION), woken(11, FIRST, WRITER, READY)];
+    let mut arriving = vec![];
+    for number in 0..9 {
+        let (ts, ports) = (100_000 * (number + 1), 11211 << 16 | (4100 + number));
+        arriving.extend(request(ts - 50_000, ports));
+        first.extend([seen(ts - 10, FIRST, CONNECTION), recv(ts, ports, FIRST), made(ts + 1_000, 0xa000 + number, number)]);
+        first.extend([seen(ts + 5_000, FIRST, WRITER), send(ts + 6_000, ports, FIRST)]);
+    }
+    arriving.extend(request(950_000, A));
+    arriving.extend(request(6_110_000, B));
+    first.extend([
+        seen(999_990, FIRST, CONNECTION),
+        recv(1_000_000, A, FIRST),
+        made(1_010_000, OF_A, 9),
+        switch(1_200_000, FIRST, 0, EPOLL),
+        switch(6_010_000, 0, FIRST, 0),
+        seen(6_040_000, FIRST, OF_A),
+        woken(6_050_000, FIRST, WRITER, READY),
+        seen(6_090_000, FIRST, WRITER),
+        send(6_100_000, A, FIRST),
+        seen(6_140_000, FIRST, CONNECTION),
+        recv(6_150_000, B, FIRST),
+        switch(6_200_000, FIRST, 0, EPOLL),
+    ]);
+    let second = goroutine_behind_a_job().swap_remove(1);
+    vec![first, second, arriving]
+}
+
+/// gRPC: the readers of a lock were "other messages in its other workers" (the twenty-first trial).
+#[test]
+fn a_goroutine_that_was_made_for_a_message_has_it_until_another_one_answers() {
+    let parked_of = |streams| {
+        let mut facts = facts(&[]);
+        facts.names.add_places(vec![11, 12, 13]);
+        let analysis = analysed(facts, streams);
+        let parked = analysis.lifetimes.owners.iter().filter(|owner| owner.frames.contains(&Frame::Parked));
+        let frames: Vec<_> = parked.map(|owner| owner.frames.clone()).collect();
+        (path(&analysis, 1_000_000, Leg::Service), frames)
+    };
+    let service = [
+        (1_000_000, 1_200_000, "own"),
+        (1_200_000, 6_000_000, "blocked/parked"),
+        (6_000_000, 6_000_100, "own"),
+        (6_000_100, 6_010_000, "idle/wake-pending"),
+        (6_010_000, 6_100_000, "own"),
+    ];
+    let (path, frames) = parked_of(made_for_each(|_| 1));
+    assert_eq!(path, is(&service));
+    let ended = |stack: u32| {
+        let meanwhile = Frame::Meanwhile { doing: Doing::NotKnown, stack: stack + 1, server: 0 };
+        vec![Frame::Parked, meanwhile, Frame::MadeReady { stack }, Frame::Place { stack: 10 }]
+    };
+    assert_eq!(frames, [ended(10), ended(11)]);
+    // Made at a place each, they are not known to be for requests.
+    let (path, frames) = parked_of(made_for_each(|request| request % 3));
+    assert!(frames.is_empty() && path.iter().all(|(.., owner)| owner != "blocked/parked"), "{path:?}");
+}
+
+/// Regression: a look that saw a goroutine ready to run, before its first wait ended, turned the time around; looks of what it was at before
+/// that wait say when it began at the earliest.
+#[test]
+fn a_look_before_the_first_wait_ended_says_when_that_began_at_the_earliest() {
+    let parked_with = |state: State| {
+        let mut facts = facts(&[look(3_000_000, state, 0), look(7_000_000, State::Running, 0)]);
+        facts.names.add_places(vec![11, 12, 13]);
+        parked(&analysed(facts, goroutine_behind_a_job()))
+    };
+    assert_eq!(parked_with(State::Runnable), [(3_000_000, 6_000_000)]);
+    assert_eq!(parked_with(State::Running), [(3_000_000, 6_000_000)]);
 }
 
 /// A look at a goroutine that had no message then says nothing of one that it has otherwise.
@@ -707,6 +795,36 @@ proptest! {
         let analysis = analysed(facts(&looks), moved());
         for (from, to) in parked(&analysis) {
             prop_assert!(1_000_000 <= from && from < to && to <= 8_300_000);
+        }
+    }
+
+    /// Whoever made which goroutines where, and made them ready: every nanosecond has one owner, which `analysed` checks.
+    #[test]
+    fn any_goroutines_made_leave_an_exact_partition(
+        breakpoint_events in prop::collection::vec((0u64..7_000_000, 0u8..3, 0usize..4, 0u64..4, any::<bool>()), 0..24),
+        looks in prop::collection::vec((1_000_000u64..7_000_000, 0usize..3, 1u8..=4, 0u32..3), 0..8),
+    ) {
+        let mut streams = made_for_each(|request| 1 + request / 9);
+        for (ts, kind, task, place, on_second) in breakpoint_events {
+            let (task, tid) = ([OF_A, OF_B, JOB, 0xa000][task], if on_second { SECOND } else { FIRST });
+            let event = match kind {
+                0 => event(ts, Kind::RoutineMade, 0, tid, [0, task, place.min(READY)]),
+                1 => seen(ts, tid, task),
+                _ => woken(ts, tid, task, place.min(READY)),
+            };
+            streams[usize::from(on_second)].push(event);
+        }
+        streams.iter_mut().for_each(|stream| stream.sort_by_key(|event| event.ts));
+        let row = |&(ts_ns, since, state, stack): &(u64, usize, u8, u32)| RoutineRow {
+            since_ns: [1_009_990, 999_990, NO_MESSAGE][since],
+            ..look(ts_ns, State::from_u8(state).expect("a state"), stack)
+        };
+        let looks: Vec<RoutineRow> = looks.iter().map(row).collect();
+        let mut facts = facts(&looks);
+        facts.names.add_places(vec![11, 12, 13]);
+        let analysis = analysed(facts, streams);
+        for (from, to) in parked(&analysis) {
+            prop_assert!(from < to && to <= 6_100_000);
         }
     }
 

@@ -181,7 +181,7 @@ struct pt_regs {
 	__s32 syscallno;
 	__u64 regs[31], sp, pc;
 #else
-	unsigned long orig_ax, ip, sp, bp, ax, cx, dx, si, di, r14, flags;
+	unsigned long orig_ax, ip, sp, bp, ax, bx, cx, dx, si, di, r14, flags;
 #endif
 };
 

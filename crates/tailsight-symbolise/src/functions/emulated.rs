@@ -1,6 +1,7 @@
 //! Instructions at which a breakpoint costs one trap, because the kernel does in software what they do.
 //!
-//! In: code. Out: whether an instruction is one, and the first one behind a function's begin at which its first argument is still in its register.
+//! In: code. Out: whether an instruction is one, the first one behind a function's begin at which its first argument is still in its register,
+//! and the calls of a function.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register, UsedRegister,
@@ -44,9 +45,30 @@ pub fn near_begin(code: &[u8]) -> u64 {
     0
 }
 
+/// Where code of x86-64 that lies at the address `begin` calls the function at `called` by naming its place: addresses.
+pub fn calls_of(code: &[u8], begin: u64, called: u64) -> impl Iterator<Item = u64> {
+    let decoder = Decoder::with_ip(64, code, begin, DecoderOptions::NONE);
+    let is_call = move |one: &Instruction| one.flow_control() == FlowControl::Call && one.near_branch_target() == called;
+    decoder.into_iter().filter(is_call).map(|one| one.ip())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Go's `runtime.newproc.func1`, from where the new goroutine is in a register on.
+    #[test]
+    fn a_call_is_told_by_where_it_goes() {
+        // mov %rax,%rbx; mov $1,%ecx; mov %rdx,%rax; nopl 0(%rax,%rax,1); call; cmpb …; call.
+        let code = [
+            0x48, 0x89, 0xc3, 0xb9, 1, 0, 0, 0, 0x48, 0x89, 0xd0, 0x0f, 0x1f, 0x44, 0, 0, 0xe8, 0x9b, 0x50, 0, 0, 0x80,
+            0x3d, 0xd2, 0xd5, 0x9d, 0, 0, 0xe8, 0x8d, 0xab, 2, 0,
+        ];
+        let calls = |called: u64| calls_of(&code, 0x45_ebb0, called).collect::<Vec<_>>();
+        assert_eq!(calls(0x46_3c60), [0x45_ebc0]);
+        assert_eq!(calls(0x46_3c61), [0; 0]);
+        assert!(calls_of(&code[..17], 0x45_ebb0, 0x46_3c60).next().is_none(), "it is cut");
+    }
 
     #[test]
     fn instructions_that_the_kernel_does_itself_are_known() {

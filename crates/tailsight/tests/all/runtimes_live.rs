@@ -419,6 +419,94 @@ fn a_goroutine_s_wait_for_a_mutex_is_a_lock_and_names_who_locks() {
     assert!(sentence.contains("waited (Go sleeping until a time) in main.refresh"), "{text}");
 }
 
+/// The same, where the goroutine of a connection only reads: it makes another one for each request, and a third one writes the replies (gRPC).
+const GO_SHARED: &str = r#"package main
+
+import (
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+var (
+	mutex sync.Mutex
+	table = map[int]string{1: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}
+)
+
+func refresh() {
+	for {
+		time.Sleep(180 * time.Millisecond)
+		mutex.Lock()
+		time.Sleep(20 * time.Millisecond)
+		mutex.Unlock()
+	}
+}
+
+//go:noinline
+func readTable() string {
+	mutex.Lock()
+	defer mutex.Unlock()
+	return table[1]
+}
+
+func handle(replies chan string) {
+	replies <- readTable()
+}
+
+func write(c net.Conn, replies chan string) {
+	for reply := range replies {
+		c.Write([]byte(reply))
+	}
+}
+
+func serve(c net.Conn) {
+	replies := make(chan string)
+	defer close(replies)
+	go write(c, replies)
+	buffer := make([]byte, 4096)
+	for {
+		if n, err := c.Read(buffer); n == 0 || err != nil {
+			return
+		}
+		go handle(replies)
+	}
+}
+
+func main() {
+	go refresh()
+	listen()
+}
+"#;
+
+/// A goroutine that was made for a request had no message: its wait for a mutex was `other messages in its other workers`.
+#[test]
+fn a_goroutine_that_was_made_for_a_request_waits_for_a_lock() {
+    let test = "a_goroutine_that_was_made_for_a_request_waits_for_a_lock";
+    let Some(live) = with(test, &["go"]) else { return };
+    let (source, program) = (write(&live, "shared.go", &[GO_SHARED, GO_LISTEN].concat()), live.path("go-shared"));
+    built("go", &["build", "-o", &program, &source], live.dir.path());
+    let Some((meta, d, text)) = recorded(&live, test, &[&program], 300.0, &[]) else { return };
+    let looks = &meta["routines"];
+    // One place makes goroutines ready, and one makes new ones.
+    assert_eq!(looks["breakpoints"]["places"], 2, "{looks:#}");
+    assert_eq!(looks["breakpoints"]["off_ns"], serde_json::Value::Null, "{looks:#}");
+    // What has returned is looked at no more, and is no memory that cannot be read.
+    assert!(looks["unreadable"].as_u64().unwrap() * 10 <= looks["looks"].as_u64().unwrap(), "{looks:#}");
+    if let Some(reason) = looks_missed(&live) {
+        return tailsight_testing::not_judged(test, reason);
+    }
+    let first = &d["causes"][0];
+    assert_eq!(first["name"], "Go waiting for a lock of the program", "{text}");
+    assert!(first["share"].as_f64() > Some(0.8), "{text}");
+    let function = &first["functions"][0];
+    assert_eq!([&function["name"], &function["inside"]], ["main.readTable", "sync.(*Mutex).Lock"], "{first:#}");
+    let meanwhile = first["meanwhile"].as_array().unwrap();
+    let in_refresh = meanwhile.iter().filter(|part| part["function"] == "main.refresh");
+    let share: f64 = in_refresh.map(|part| part["share"].as_f64().unwrap()).sum();
+    assert!(share > 0.8, "{first:#}");
+}
+
 /// A task holds a lock of asyncio for 20 ms, again and again; requests read what it protects.
 const PYTHON_LOCK: &str = r#"import asyncio, sys
 

@@ -27,10 +27,12 @@ pub mod cookie {
     pub const ASKS: u64 = 2;
     /// A goroutine is made ready.
     pub const GO_READY: u64 = 3;
+    /// A goroutine is made.
+    pub const GO_MADE: u64 = 4;
 
-    /// With where a goroutine has its saved frame pointer.
-    pub fn go_ready(saved_frame_pointer: usize) -> u64 {
-        GO_READY | (saved_frame_pointer as u64) << 8
+    /// One of the two of Go, with where a goroutine has its saved frame pointer.
+    pub fn of_go(what: u64, saved_frame_pointer: usize) -> u64 {
+        what | (saved_frame_pointer as u64) << 8
     }
 }
 
@@ -50,7 +52,7 @@ fn prepare(open: &mut Opened, extras: &Extras) -> Result<(), Error> {
     Ok(())
 }
 
-/// What received data from a client and did not answer since: a goroutine, or of asyncio a socket.
+/// What received data from a client and did not answer since: a goroutine, or of asyncio a socket. Or a goroutine that such a one made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
     /// Its process.
@@ -59,8 +61,10 @@ pub struct Open {
     pub address: u64,
     /// The goroutine's number in events.
     pub routine: u64,
-    /// When it received, CLOCK_MONOTONIC ns.
+    /// When it received, or was made, CLOCK_MONOTONIC ns.
     pub since_ns: u64,
+    /// It was made by one that received.
+    pub was_made: bool,
 }
 
 /// Where the programs find the task that a thread is in.
@@ -106,7 +110,7 @@ pub fn number_of(loaded: &Loaded, address: u64) -> u64 {
     (address >> 3).wrapping_add(loaded.probes.task_secret)
 }
 
-/// What did not answer yet, as it is now.
+/// What did not answer yet, as it is now; without what gave to others what it received.
 pub fn open(loaded: &Loaded) -> impl Iterator<Item = Open> {
     let bss = loaded.probes.variables();
     // SAFETY: the reference is live; programs change the word at any time.
@@ -117,8 +121,9 @@ pub fn open(loaded: &Loaded) -> impl Iterator<Item = Open> {
             let entry = bss.open_routines.get(word * u64::BITS as usize + bit)?;
             // SAFETY: as above; programs write this word after the rest of the entry.
             let address = unsafe { std::ptr::read_volatile(&raw const entry.address) };
-            let open = Open { pid: entry.tgid as u32, address, routine: entry.routine, since_ns: entry.since };
-            (address != 0).then_some(open)
+            let was_made = entry.was_made != 0;
+            let open = Open { pid: entry.tgid, address, routine: entry.routine, since_ns: entry.since, was_made };
+            (address != 0 && entry.gives == 0).then_some(open)
         })
     })
 }
@@ -128,7 +133,8 @@ pub fn wakers(loaded: &Loaded) -> impl Iterator<Item = Open> {
     loaded.probes.variables().go_wakers.iter().filter_map(|entry| {
         // SAFETY: the reference is live; programs write this word after the rest of the entry.
         let address = unsafe { std::ptr::read_volatile(&raw const entry.address) };
-        let waker = Open { pid: entry.tgid as u32, address, routine: entry.routine, since_ns: entry.since };
+        let was_made = false;
+        let waker = Open { pid: entry.tgid, address, routine: entry.routine, since_ns: entry.since, was_made };
         (address != 0).then_some(waker)
     })
 }
@@ -141,9 +147,9 @@ mod tests {
     #[test]
     fn a_cookie_says_what_the_program_reads() {
         let c = include_str!("routines.bpf.c");
-        for (name, cookie) in
-            [("RUNS", cookie::RUNS), ("WOKEN", cookie::WOKEN), ("ASKS", cookie::ASKS), ("GO_READY", cookie::GO_READY)]
-        {
+        let names = ["RUNS", "WOKEN", "ASKS", "GO_READY", "GO_MADE"];
+        let cookies = [cookie::RUNS, cookie::WOKEN, cookie::ASKS, cookie::GO_READY, cookie::GO_MADE];
+        for (name, cookie) in names.into_iter().zip(cookies) {
             assert!(c.contains(&format!("#define COOKIE_{name} {cookie}\n")), "{name}");
         }
     }

@@ -1,6 +1,6 @@
 //! Breakpoints that tell which task a thread runs, and who made it ready: of runtimes that are linked into the program (tokio).
 //!
-//! Of Go the goroutine that a thread is in needs none; one place tells who makes one ready.
+//! Of Go the goroutine that a thread is in needs none; one place tells who makes one ready, and one who makes a new one.
 //!
 //! In: the programs of the target. Out: [`TaskPlan`], before anything is loaded; then [`TaskBreakpoints`], while the recording runs. Such a runtime
 //! keeps its tasks where only its own code finds them. But it begins to run each in one function, makes it ready in two, and keeps it for what
@@ -35,6 +35,8 @@ const FUNCTIONS: [(&str, u64); 4] = [
 const PLACES_NS: f64 = 3500.0;
 /// The function of Go that makes a goroutine ready; the poller of sockets does it elsewhere.
 const GO_READY: &str = "runtime.ready";
+/// Where Go gives a new goroutine to its scheduler: the function that does so, and the one that it calls.
+const GO_MADE: [&str; 2] = ["runtime.newproc.func1", "runtime.runqput"];
 const TOKIO: &str = "tokio";
 /// What tokio leaves in a program of which the symbols were removed: the paths of its sources, for its messages.
 const TRACE: &str = "/tokio-1.";
@@ -105,14 +107,20 @@ impl TaskPlan {
         }
     }
 
-    /// Where a program of Go makes goroutines ready, which the reader has; nothing where it is not known where a goroutine has its registers.
+    /// Where a program of Go makes goroutines, and makes them ready, which the reader has; nothing where it is not known where a goroutine has
+    /// its registers.
     fn look_for_go(&mut self, binary: &Binary, reader: &mut Reader) {
         let Some(layout) = reader.go_version(ITSELF).and_then(|version| go::layout(&version)) else { return };
-        let located = reader.functions(ITSELF, None, &Wanted::Go(vec![GO_READY.into()])).unwrap_or_default();
-        let begins = located.functions.iter().flat_map(|function| &function.begins);
-        let cookie = cookie::go_ready(layout.saved_frame_pointer());
+        let [caller, callee] = GO_MADE.map(String::from);
+        let wanted =
+            [(cookie::GO_READY, Wanted::Go(vec![GO_READY.into()])), (cookie::GO_MADE, Wanted::GoCall { caller, callee })];
         let before = self.places.len();
-        self.places.extend(begins.map(|&(offset, _)| place(binary, offset, cookie)));
+        for (what, wanted) in wanted {
+            let located = reader.functions(ITSELF, None, &wanted).unwrap_or_default();
+            let begins = located.functions.iter().flat_map(|function| &function.begins);
+            let cookie = cookie::of_go(what, layout.saved_frame_pointer());
+            self.places.extend(begins.map(|&(offset, _)| place(binary, offset, cookie)));
+        }
         if self.places.len() > before {
             self.runtimes.insert("Go");
         }
@@ -171,7 +179,7 @@ fn place(binary: &Binary, offset: u64, cookie: u64) -> Place {
 fn limit(places: &[Place], trap: Option<TrapNs>) -> u32 {
     let Some(trap) = trap else { return UNMEASURED_PER_SECOND };
     let trap_ns = if places.iter().all(|place| place.emulated) { trap.emulated } else { trap.stepped };
-    let is_of_go = |place: &Place| place.cookie & 0xff == cookie::GO_READY;
+    let is_of_go = |place: &Place| [cookie::GO_READY, cookie::GO_MADE].contains(&(place.cookie & 0xff));
     let hit_ns = trap_ns + if places.iter().any(is_of_go) { PLACES_NS } else { 0.0 };
     (SHARE_OF_CORE * 1e9 / hit_ns.max(100.0)) as u32
 }

@@ -44,6 +44,8 @@ const SLOW_NS: u64 = 5_000_000;
 const TURNS_WITHOUT_SLOW: u64 = 4;
 /// A goroutine that has not answered for so long is none that answers: its messages go to others. So is a socket.
 const OLDEST_NS: u64 = 10_000_000_000;
+/// Goroutines that are over whose addresses are kept.
+const MOST_OVER: usize = 8192;
 /// Looks that are kept: those of a minute in which one goroutine after the other waits.
 const MOST_LOOKS: usize = 2_000_000;
 /// Bytes of a goroutine's stack that are read: those of some twenty functions.
@@ -101,6 +103,8 @@ pub(super) struct Routines {
     /// Those that come after them and are to be unwound.
     waiting: Vec<Raw>,
     waiting_bytes: usize,
+    /// Goroutines that were seen to be over, by process and address: when they were made.
+    over: FxHashMap<(u32, u64), u64>,
     /// Of each goroutine its message when it was last looked at, and where it waited.
     last_of: FxHashMap<(u32, u64), (u64, Registers, usize)>,
     /// By process and places in code: the number of the call stack of names.
@@ -252,9 +256,10 @@ impl Routines {
         let now_ns = clocks::monotonic_ns();
         let age = |open: &Open| now_ns.saturating_sub(open.since_ns);
         let is_due = |open: &Open| (YOUNGEST_NS..OLDEST_NS).contains(&age(open));
+        let is_over = |open: &Open| self.over.get(&(open.pid, open.address)) == Some(&open.since_ns);
         let of_loops = |open: &Open| matches!(self.processes.get(&open.pid), Some(Tasks::Asyncio(_)));
         let (sockets, mut goroutines): (Vec<Open>, Vec<Open>) =
-            routines::open(loaded).filter(is_due).partition(of_loops);
+            routines::open(loaded).filter(|open| is_due(open) && !is_over(open)).partition(of_loops);
         goroutines.sort_unstable_by_key(|open| open.since_ns);
         self.said.left_out += goroutines.len().saturating_sub(MOST_AT_ONCE) as u64;
         goroutines.truncate(MOST_AT_ONCE);
@@ -292,11 +297,15 @@ impl Routines {
             return;
         }
         let memory = OfProcess(open.pid);
-        let Some(before) = go::saved(&memory, open.address, layout) else {
-            self.said.unreadable += 1;
+        let before = go::saved(&memory, open.address, layout);
+        let Some((before, state)) = before.and_then(|saved| Some((saved, go::state_of(saved.status)?))) else {
+            // One that was made for a message, and has returned, has no stack any more.
+            match open.was_made {
+                true => self.is_over(open),
+                false => self.said.unreadable += u64::from(before.is_none()),
+            }
             return;
         };
-        let Some(state) = go::state_of(before.status) else { return };
         let row = RoutineRow {
             ts_ns: clocks::monotonic_ns(),
             pid: open.pid,
@@ -339,6 +348,14 @@ impl Routines {
         let stack = self.unwound.len() + self.waiting.len() - 1;
         self.last_of.insert(key, (open.since_ns, before.registers, stack));
         self.looks.push(Look { row, unwound: Some(stack) });
+    }
+
+    /// A goroutine that was made for a message has returned.
+    fn is_over(&mut self, open: &Open) {
+        if self.over.len() >= MOST_OVER {
+            self.over.clear();
+        }
+        self.over.insert((open.pid, open.address), open.since_ns);
     }
 
     /// Looks at all tasks of a process: which of them has the message is known when it answers. Of looks that say the same the first and the
