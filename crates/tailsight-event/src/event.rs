@@ -204,7 +204,7 @@ kinds! {
     /// A thread of the target turns to another goroutine, only where functions of a Go program are traced.
     RoutineSwitch = 93, "uprobe of runtime.execute, runtime.schedule", Goroutine;
     /// A thread of the target is in this goroutine or task of asyncio, told where it receives or sends and was in another one when it last did.
-    RoutineSeen = 94, "with Recv, PeerRecv, SendBegin of programs of Go, of asyncio, with RoutineWoken of Go", Goroutine;
+    RoutineSeen = 94, "with Recv, PeerRecv, SendBegin of programs of Go, of asyncio; with RoutineWoken, RoutineMade, PlainText of Go", Goroutine;
     /// A thread of the target begins to run this task of a runtime that is linked into the program (tokio).
     RoutineRun = 95, "uprobe of tokio's task::raw::poll", Goroutine;
     /// A task of such a runtime, or a goroutine, is made ready; by what the thread runs.
@@ -218,7 +218,7 @@ kinds! {
     /// First bytes of the packet whose event came last on this core (RxStack, TxDriver), only with --protocol.
     Payload = 65, "with RxStack, TxDriver", Piece;
     /// A function of a TLS library returned: so much plain text it gave to a thread of the target, or took from it; only with --protocol.
-    PlainText = 70, "uretprobe of SSL_read, SSL_write and the like", PlainText;
+    PlainText = 70, "uretprobe of SSL_read, SSL_write and the like, uprobe inside of Go's crypto/tls", PlainText;
     /// First bytes of the plain text of the thread's last PlainText.
     PlainPiece = 71, "with PlainText", Piece, "low_sequence: of the connection's number";
 }

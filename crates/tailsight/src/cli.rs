@@ -131,7 +131,7 @@ pub struct Record {
     #[arg(long, value_name = "BYTES", value_parser = payload_bytes, requires = "protocol", help_heading = "What is \
      recorded")]
     pub payload: Option<u32>,
-    /// With --protocol: do not read the plain text of TLS (OpenSSL, GnuTLS): no breakpoints in the library
+    /// With --protocol: do not read the plain text of TLS (OpenSSL, GnuTLS, Go): no breakpoints in the library
     #[arg(long, requires = "protocol", help_heading = "What is recorded")]
     pub no_tls: bool,
     /// Also record when the NIC sent replies, where it stamps them (TCP, Linux 6.15 or newer); sets a flag on the target's

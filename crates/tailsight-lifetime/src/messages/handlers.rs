@@ -9,7 +9,7 @@
 //! numbers differ, or those of a place differ more than seldom, nothing is concluded. In `net/http` the one that receives hands each frame to
 //! another one, which makes them.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::Threshold;
 
@@ -87,6 +87,8 @@ pub struct Handlers {
     open: FxHashMap<u64, Batch>,
     /// By goroutine that one of those made ready: which one.
     given: FxHashMap<u64, u64>,
+    /// Goroutines that several of those made ready: they are no connection's own.
+    shared: FxHashSet<u64>,
     batches: Vec<Batch>,
     by_place: FxHashMap<u32, Tally>,
     /// By message.
@@ -106,8 +108,12 @@ impl Handlers {
         if to.was_made {
             // What was known of another one at this address is so no more.
             self.given.remove(&to.task);
-        } else if self.open.contains_key(&by) && !self.open.contains_key(&to.task) {
-            self.given.insert(to.task, by);
+            self.shared.remove(&to.task);
+        } else if self.open.contains_key(&by)
+            && !self.open.contains_key(&to.task)
+            && self.given.insert(to.task, by).is_some_and(|before| before != by)
+        {
+            self.shared.insert(to.task);
         }
         let receiver = match self.open.contains_key(&by) {
             true => by,
@@ -153,9 +159,16 @@ impl Handlers {
                 let mut pairs = batch.at(|at| at == *place).zip(batch.messages.clone());
                 pairs.all(|(handler, message)| answers(handler.task, message))
             };
+            // Nor has the one to which a connection's frames are handed, where that makes others.
+            let hands_on = |place: &u32| {
+                let mut theirs = batch.at(|at| at == *place);
+                theirs.all(|handler| !handler.was_made && !self.shared.contains(&handler.task))
+            };
             let places = batch.places();
             let mut theirs = places.iter().copied().filter(is_theirs);
-            let place = theirs.clone().find(|place| !only_answers(place)).or_else(|| theirs.next());
+            let serve = theirs.clone().filter(|place| !only_answers(place));
+            let place = serve.clone().find(|place| !hands_on(place)).or_else(|| serve.clone().next());
+            let place = place.or_else(|| theirs.next());
             let handlers: Vec<Handler> = match place {
                 Some(place) => batch.at(|at| at == place).collect(),
                 None => batch.at(is_for_requests).collect(),
@@ -297,7 +310,6 @@ mod tests {
         handlers.took(CONNECTION, 0..0);
         for message in 0..20 {
             handlers.took(CONNECTION, message..message + 1);
-            handlers.turns(CONNECTION, Some(9), woken(SERVE));
             handlers.turns(CONNECTION, Some(9), woken(SERVE));
             handlers.turns(SERVE, GO_STATEMENT, handler(100 + u64::from(message)));
             handlers.turns(SERVE, ANOTHER, handler(200 + u64::from(message)));

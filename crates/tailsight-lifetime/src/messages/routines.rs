@@ -554,7 +554,8 @@ impl Routines {
                 None => self.last_received(task, m, ready.ts),
             };
             // Looks before it saw it at something else.
-            let seen = looks.clone().take_while(|look| look.ts_ns < ready.ts).last().map_or(received, |look| look.ts_ns);
+            let seen =
+                looks.clone().take_while(|look| look.ts_ns < ready.ts).last().map_or(received, |look| look.ts_ns);
             let from = self.left(tid, received, threads).max(seen).clamp(received, ready.ts);
             let stack = self.runs.asked_at(task, ready.ts);
             let (looks_ns, ended) = ((ready.ts, ready.ts), Some(ready).filter(|ready| ready.by != task));

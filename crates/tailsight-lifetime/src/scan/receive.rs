@@ -124,6 +124,9 @@ impl Scanner<'_> {
                     });
                     let range = framed.recv(event, call, &mut flow.receiver, captures, &mut self.traffic);
                     if let Some(texts) = self.plain_texts.as_mut().filter(|_| framed.is_tls()) {
+                        if !framed.is_decrypted() {
+                            texts.is_unread(key);
+                        }
                         texts.called(tid, false, event.ts, key);
                     }
                     range

@@ -705,7 +705,11 @@ fn made_for_each(made_at: impl Fn(u64) -> u64) -> Vec<Vec<Event>> {
     for number in 0..9 {
         let (ts, ports) = (100_000 * (number + 1), 11211 << 16 | (4100 + number));
         arriving.extend(request(ts - 50_000, ports));
-        first.extend([seen(ts - 10, FIRST, CONNECTION), recv(ts, ports, FIRST), made(ts + 1_000, 0xa000 + number, number)]);
+        first.extend([
+            seen(ts - 10, FIRST, CONNECTION),
+            recv(ts, ports, FIRST),
+            made(ts + 1_000, 0xa000 + number, number),
+        ]);
         first.extend([seen(ts + 5_000, FIRST, WRITER), send(ts + 6_000, ports, FIRST)]);
     }
     arriving.extend(request(950_000, A));

@@ -35,6 +35,12 @@ const FUNCTIONS: [(&str, u64); 6] = [
     ("gnutls_record_send", cookie::OUT),
 ];
 
+/// Go's own functions, and where each of them has given or taken plain text: at a call of the function beside it, or behind that.
+const GO_FUNCTIONS: [(&str, &str, u64); 2] = [
+    ("crypto/tls.(*Conn).Read", "runtime.memmove", cookie::GO),
+    ("crypto/tls.(*Conn).Write", "crypto/tls.(*Conn).writeRecordLocked", cookie::GO | cookie::OUT),
+];
+
 /// Places for breakpoints.
 #[derive(Debug, Default)]
 pub(super) struct TlsPlan {
@@ -65,6 +71,7 @@ impl TlsPlan {
         reader.give(ITSELF, file, None, About { is_program: true, ..About::default() });
         let names = FUNCTIONS.iter().map(|&(name, _)| name.to_owned()).collect();
         let located = reader.functions(ITSELF, None, &Wanted::Library(names)).unwrap_or_default();
+        self.look_for_go(binary, reader);
         reader.take_back(ITSELF);
         for function in &located.functions {
             let what = FUNCTIONS.iter().find(|(name, _)| *name == function.name);
@@ -72,23 +79,48 @@ impl TlsPlan {
             self.files.insert(binary.name.clone());
             // The end first: a call whose end is not watched yet would stay open.
             for (at_return, cookie) in [(true, cookie | cookie::RETURNS), (false, cookie)] {
-                let place = Place {
-                    function: None,
-                    file: binary.path.clone(),
-                    offset,
-                    semaphore: 0,
-                    at_return,
-                    cookie,
-                    emulated: at_return || is_emulated(&code_at(&binary.file, offset)),
-                };
-                self.places.push(place);
+                self.places.push(place(binary, offset, at_return, cookie));
             }
         }
+    }
+
+    /// Where a program of Go reads and writes, which the reader has; nothing where a program has not both.
+    fn look_for_go(&mut self, binary: &Binary, reader: &mut Reader) {
+        let mut offsets = |wanted: Wanted| -> Vec<u64> {
+            let located = reader.functions(ITSELF, None, &wanted).unwrap_or_default();
+            located.functions.iter().flat_map(|function| &function.begins).map(|&(offset, _)| offset).collect()
+        };
+        let mut places = vec![];
+        for (function, callee, cookie) in GO_FUNCTIONS {
+            let (caller, callee) = (function.to_owned(), callee.to_owned());
+            let ends = offsets(Wanted::GoCall { caller, callee, after: cookie & cookie::OUT != 0 });
+            let begins = offsets(Wanted::Go(vec![function.to_owned()]));
+            if ends.is_empty() || begins.is_empty() {
+                return;
+            }
+            places.extend(ends.into_iter().map(|offset| place(binary, offset, false, cookie | cookie::RETURNS)));
+            places.extend(begins.into_iter().map(|offset| place(binary, offset, false, cookie)));
+        }
+        self.files.insert(binary.name.clone());
+        self.places.append(&mut places);
     }
 
     /// Whether there is nothing to set.
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
+    }
+}
+
+/// A place of a file.
+fn place(binary: &Binary, offset: u64, at_return: bool, cookie: u64) -> Place {
+    Place {
+        function: None,
+        file: binary.path.clone(),
+        offset,
+        semaphore: 0,
+        at_return,
+        cookie,
+        emulated: at_return || is_emulated(&code_at(&binary.file, offset)),
     }
 }
 

@@ -175,7 +175,8 @@ fn traced(run: &RunMeta) -> Option<String> {
 
 /// What it cost to read the plain text of TLS.
 fn tls(run: &RunMeta) -> Option<String> {
-    let tls = run.payload.as_ref()?.tls.as_ref()?;
+    // A program that has such functions need not serve with them.
+    let tls = run.payload.as_ref()?.tls.as_ref().filter(|tls| tls.calls > 0)?;
     let calls = units::counted(tls.calls, "call");
     let cost = tls.call_ns.map_or("cost per call not measured".to_owned(), |call_ns| {
         let taken_ns = call_ns * tls.calls as f64;
@@ -220,6 +221,8 @@ mod tests {
             tls(&run).unwrap(),
             "TLS:      plain text read in libssl.so.3, 8,407 calls; cost per call not measured"
         );
+        run.payload = payload(meta::Tls { calls: 0, ..read.clone() });
+        assert_eq!(tls(&run), None, "each Go program that can serve has these functions");
         run.payload = payload(meta::Tls { call_ns: Some(2_000.0), ..read });
         assert!(
             tls(&run).unwrap().ends_with("8,407 calls; 2.00 us per call, 16.8 ms of CPU in total"),

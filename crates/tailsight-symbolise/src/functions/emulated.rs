@@ -25,31 +25,50 @@ pub fn is_emulated(code: &[u8]) -> bool {
 /// The first such instruction of a function of x86-64, in bytes from its begin, before it overwrites its first argument or goes anywhere else; its
 /// begin where there is none.
 pub fn near_begin(code: &[u8]) -> u64 {
+    first_with(code, Register::RDI).unwrap_or(0)
+}
+
+/// The first such instruction of code, in bytes from its begin, before it overwrites a register or goes anywhere else.
+fn first_with(code: &[u8], kept: Register) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
-    let mut overwrites_first_argument = |one: &Instruction| {
+    let mut overwrites_it = |one: &Instruction| {
         let written = |used: &&UsedRegister| !matches!(used.access(), OpAccess::Read | OpAccess::CondRead);
         let mut written = factory.info(one).used_registers().iter().filter(written);
-        written.any(|used| used.register().full_register() == Register::RDI)
+        written.any(|used| used.register().full_register() == kept)
     };
     for instruction in Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().take(NEAR) {
         if instruction.is_invalid() {
-            return 0;
+            return None;
         }
         if is_emulated(&code[instruction.ip() as usize..]) {
-            return instruction.ip();
+            return Some(instruction.ip());
         }
-        if instruction.flow_control() != FlowControl::Next || overwrites_first_argument(&instruction) {
-            return 0;
+        if instruction.flow_control() != FlowControl::Next || overwrites_it(&instruction) {
+            return None;
         }
     }
-    0
+    None
 }
 
-/// Where code of x86-64 that lies at the address `begin` calls the function at `called` by naming its place: addresses.
-pub fn calls_of(code: &[u8], begin: u64, called: u64) -> impl Iterator<Item = u64> {
+/// The calls by which code of x86-64 that lies at the address `begin` goes to the function at `called`, which they name.
+fn calls(code: &[u8], begin: u64, called: u64) -> impl Iterator<Item = Instruction> {
     let decoder = Decoder::with_ip(64, code, begin, DecoderOptions::NONE);
-    let is_call = move |one: &Instruction| one.flow_control() == FlowControl::Call && one.near_branch_target() == called;
-    decoder.into_iter().filter(is_call).map(|one| one.ip())
+    let is_call =
+        move |one: &Instruction| one.flow_control() == FlowControl::Call && one.near_branch_target() == called;
+    decoder.into_iter().filter(is_call)
+}
+
+/// Where they are: addresses.
+pub fn calls_of(code: &[u8], begin: u64, called: u64) -> impl Iterator<Item = u64> {
+    calls(code, begin, called).map(|one| one.ip())
+}
+
+/// Where such an instruction follows each of them, before the second result of a function of Go is overwritten: addresses.
+pub fn after_calls_of(code: &[u8], begin: u64, called: u64) -> impl Iterator<Item = u64> {
+    calls(code, begin, called).filter_map(move |one| {
+        let after = one.next_ip();
+        Some(after + first_with(code.get((after - begin) as usize..)?, Register::RBX)?)
+    })
 }
 
 #[cfg(test)]
@@ -68,6 +87,21 @@ mod tests {
         assert_eq!(calls(0x46_3c60), [0x45_ebc0]);
         assert_eq!(calls(0x46_3c61), [0; 0]);
         assert!(calls_of(&code[..17], 0x45_ebb0, 0x46_3c60).next().is_none(), "it is cut");
+    }
+
+    /// `crypto/tls.(*Conn).Write` of Go 1.26 and of 1.20, behind its calls of `writeRecordLocked`.
+    #[test]
+    fn the_place_behind_a_call_has_its_second_result() {
+        // call; mov %rax,0x38(%rsp); test %rbx,%rbx; je .
+        let by_jump = [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0x44, 0x24, 0x38, 0x48, 0x85, 0xdb, 0x74, 0x18];
+        assert_eq!(after_calls_of(&by_jump, 0x1000, 0x1005).collect::<Vec<_>>(), [0x100d]);
+        // call; mov %rbx,0x90(%rsp); lea 0(%rip),%rax; call another one.
+        let by_call =
+            [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0x9c, 0x24, 0x90, 0, 0, 0, 0x48, 0x8d, 0x05, 0, 0, 0, 0, 0xe8, 1, 0, 0, 0];
+        assert_eq!(after_calls_of(&by_call, 0x1000, 0x1005).collect::<Vec<_>>(), [0x1014]);
+        // call; mov %rax,%rbx; je .
+        let gone = [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xc3, 0x74, 0x18];
+        assert!(after_calls_of(&gone, 0x1000, 0x1005).next().is_none());
     }
 
     #[test]

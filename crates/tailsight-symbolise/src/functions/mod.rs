@@ -48,12 +48,15 @@ pub enum Wanted {
     },
     /// Functions of Go's runtime of these names, each with the first place at which a breakpoint costs one trap; of another program there is nothing.
     Go(Vec<String>),
-    /// The places where a function of Go's runtime calls another one, by their names; of another program there is nothing.
+    /// The places where a function of a Go program calls another one, by their names, at each of which a breakpoint costs one trap; of another
+    /// program there is nothing.
     GoCall {
         /// The function that calls.
         caller: String,
         /// The one that is called.
         callee: String,
+        /// Behind the call, where its second result is in its register.
+        after: bool,
     },
     /// Functions of these names that a library has, or a program that it is linked into; of another file there is nothing. Their end is told by
     /// the return address, so that what they return is known there.
@@ -193,8 +196,8 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
                 located.functions.extend(names.iter().filter(|_| self.go).filter_map(beginning));
                 return Ok(located);
             }
-            Wanted::GoCall { caller, callee } => {
-                located.functions.extend(if self.go { self.calls(symbols, caller, callee) } else { None });
+            Wanted::GoCall { caller, callee, after } => {
+                located.functions.extend(if self.go { self.calls(symbols, [caller, callee], *after) } else { None });
                 return Ok(located);
             }
             Wanted::Library(names) => {
@@ -270,16 +273,20 @@ impl<'a, R: ReadRef<'a>> Code<'a, R> {
         (!begins.is_empty()).then_some(Traceable { name, begins, ends: EndsBy::Instructions(vec![]) })
     }
 
-    /// The calls of a function in another one, by their names in the symbols; none where there are none. Of x86-64.
-    fn calls(&self, symbols: &[Symbol], caller: &str, callee: &str) -> Option<Traceable> {
+    /// The calls of the second function in the first, by their names in the symbols, or the places behind them; none where there are none. Of x86-64.
+    fn calls(&self, symbols: &[Symbol], [caller, callee]: [&str; 2], after: bool) -> Option<Traceable> {
         let range_of = |name: &str| symbols.iter().find(|symbol| symbol.raw == name).map(|symbol| &symbol.range);
         let (caller, called) = (range_of(caller)?, range_of(callee)?.start);
         if self.file.architecture() != Architecture::X86_64 {
             return None;
         }
         let code = self.bytes(caller).ok()?;
-        let calls = emulated::calls_of(&code, caller.start, called);
-        let begins: Vec<(u64, u64)> = calls.filter_map(|address| Some((self.offset_of(address)?, 0))).collect();
+        let addresses: Vec<u64> = match after {
+            true => emulated::after_calls_of(&code, caller.start, called).collect(),
+            false => emulated::calls_of(&code, caller.start, called).collect(),
+        };
+        let begins: Vec<(u64, u64)> =
+            addresses.into_iter().filter_map(|address| Some((self.offset_of(address)?, 0))).collect();
         let ends = EndsBy::Instructions(vec![]);
         (!begins.is_empty()).then_some(Traceable { name: callee.to_owned(), begins, ends })
     }

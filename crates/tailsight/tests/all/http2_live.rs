@@ -6,7 +6,9 @@ use std::time::Duration;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Leg, Message};
 
-use crate::support::{Live, Program, json, make_certificate, run, shown, stderr, wait_until_it_listens, with_payload};
+use crate::support::{
+    Live, Program, build_go, json, make_certificate, run, shown, stderr, wait_until_it_listens, with_payload,
+};
 
 const PORT: u16 = 21100;
 /// Requests that are under way at a time, and how many of them are slow.
@@ -91,18 +93,62 @@ fn every_stream_inside_of_tls_is_a_message_with_its_own_reply() {
     streams_have_their_own_replies("every_stream_inside_of_tls_is_a_message_with_its_own_reply", true);
 }
 
+/// The same of Go, where each stream has a goroutine, and one reads them all.
+#[test]
+fn every_stream_of_go_inside_of_tls_is_a_message_with_its_own_reply() {
+    let test = "every_stream_of_go_inside_of_tls_is_a_message_with_its_own_reply";
+    if let Some(reason) = tailsight_testing::lacks_program("go") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    let start = |live: &Live, port: &str, key: &str, certificate: &str| {
+        std::fs::write(live.path("server.go"), GO).unwrap();
+        build_go(live, "server.go", "go-http2");
+        Program::start(&live.pair.server, &live.path("go-http2"), &[port, key, certificate])
+    };
+    streams_of_server_have_their_own_replies(test, true, start);
+}
+
+/// As [`SERVER`], with TLS.
+const GO: &str = r#"package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+func main() {
+	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/slow" {
+			time.Sleep(30 * time.Millisecond)
+		}
+		io.WriteString(w, "done")
+	})
+	panic(http.ListenAndServeTLS("10.77.0.1:"+os.Args[1], os.Args[3], os.Args[2], nil))
+}
+"#;
+
 fn streams_have_their_own_replies(test: &str, tls: bool) {
+    let start = |live: &Live, port: &str, key: &str, certificate: &str| {
+        let files = if tls { &[key, certificate][..] } else { &[] };
+        Program::start(&live.pair.server, "node", &[&["-e", SERVER, port], files].concat())
+    };
+    streams_of_server_have_their_own_replies(test, tls, start);
+}
+
+/// `start`: starts the server, with its port, and the files of its key and its certificate.
+fn streams_of_server_have_their_own_replies(test: &str, tls: bool, start: impl Fn(&Live, &str, &str, &str) -> Program) {
     if let Some(reason) = tailsight_testing::lacks_program("node") {
         return tailsight_testing::skip_as(test, reason);
     }
     let Some(live) = Live::new(test) else { return };
-    let (port, key, certificate) = (PORT.to_string(), live.path("key.pem"), live.path("certificate.pem"));
-    let mut args = vec!["-e", SERVER, &port];
+    let (key, certificate) = (live.path("key.pem"), live.path("certificate.pem"));
     if tls {
         make_certificate(&key, &certificate);
-        args.extend([key.as_str(), &certificate]);
     }
-    let server = Program::start(&live.pair.server, "node", &args);
+    let server = start(&live, &PORT.to_string(), &key, &certificate);
     wait_until_it_listens(&live, &[PORT]);
     // Its connection is there before the recording, so that nothing but the streams' ids can pair.
     let log = live.path("log");

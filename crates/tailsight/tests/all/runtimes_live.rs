@@ -8,7 +8,7 @@ use tailsight_lifetime::{Analysis, Leg, Message};
 use tailsight_trace::Run;
 
 use crate::functions_live::{PORT, first_function, recorded};
-use crate::support::{Live, json, run, shown};
+use crate::support::{Live, built, json, run, shown};
 
 /// HTTP; of 33 requests one has its index rebuilt.
 const JAVA_SERVER: &str = r#"
@@ -139,13 +139,6 @@ fn write(live: &Live, name: &str, text: &str) -> String {
     let path = live.path(name);
     std::fs::write(&path, text).unwrap();
     path
-}
-
-fn built(program: &str, args: &[&str], dir: &Path) {
-    let output =
-        Command::new(program).args(args).current_dir(dir).env("GOFLAGS", "-mod=mod").env("GO111MODULE", "off").output();
-    let output = output.expect("it is installed");
-    assert!(output.status.success(), "{}", shown(&output));
 }
 
 /// Nanoseconds of a mean slow message in call stacks with such a function.

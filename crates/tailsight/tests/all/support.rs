@@ -301,6 +301,19 @@ pub fn make_certificate(key: &str, certificate: &str) {
     std::fs::write(certificate, made.cert.pem()).expect("the folder of the test");
 }
 
+/// Runs a compiler, which must not fail. Go is told to need no module.
+pub fn built(program: &str, args: &[&str], dir: &Path) {
+    let output =
+        Command::new(program).args(args).current_dir(dir).env("GOFLAGS", "-mod=mod").env("GO111MODULE", "off").output();
+    let output = output.expect("it is installed");
+    assert!(output.status.success(), "{}", shown(&output));
+}
+
+/// Builds a program of Go from a file of the test's folder, into that folder.
+pub fn build_go(live: &Live, source: &str, program: &str) {
+    built("go", &["build", "-o", &live.path(program), &live.path(source)], live.dir.path());
+}
+
 /// A program that ends with the test.
 pub struct Program(Child);
 

@@ -1,6 +1,6 @@
 //! Live recordings of HTTP/1 inside of TLS (`record --protocol http1`) against what the client says of each of its requests, of servers that
 //! use the library in three ways: nginx (its own buffers read ahead of the library), Python (a thread a connection, the library receives and
-//! sends itself), Node (linked into the program, on buffers in memory).
+//! sends itself), Node (linked into the program, on buffers in memory). And of Go, which has its own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tailsight_lifetime::model::flags;
 use tailsight_lifetime::{Analysis, Message};
 
-use crate::support::{Live, Program, make_certificate, run, wait_until_it_listens, with_payload};
+use crate::support::{Live, Program, build_go, make_certificate, run, wait_until_it_listens, with_payload};
 
 const PORT: u16 = 21120;
 /// Bytes of the large replies: more than one record, and more than one segment.
@@ -37,6 +37,24 @@ require('https').createServer({ key: read('KEY'), cert: read('CERTIFICATE') }, (
     response.end(body);
 }).listen(PORT, '10.77.0.1');
 ";
+
+const GO: &str = r#"package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net/http"
+)
+
+func main() {
+	small, large := bytes.Repeat([]byte("x"), 10), bytes.Repeat([]byte("x"), LARGE)
+	http.HandleFunc("/small", func(w http.ResponseWriter, r *http.Request) { w.Write(small) })
+	http.HandleFunc("/large", func(w http.ResponseWriter, r *http.Request) { w.Write(large) })
+	without := map[string]func(*http.Server, *tls.Conn, http.Handler){}
+	server := http.Server{Addr: "10.77.0.1:PORT", TLSNextProto: without}
+	panic(server.ListenAndServeTLS("CERTIFICATE", "KEY"))
+}
+"#;
 
 const NGINX: &str = "
 daemon off;
@@ -198,6 +216,20 @@ fn requests_of_nginx_inside_of_tls_are_messages() {
 fn requests_of_python_inside_of_tls_are_messages() {
     requests_are_messages("requests_of_python_inside_of_tls_are_messages", "/usr/bin/python3", |_, filled| {
         vec!["-c".into(), filled(PYTHON)]
+    });
+}
+
+/// Goroutines go on in other threads between their calls and what they gave or took.
+#[test]
+fn requests_of_go_inside_of_tls_are_messages() {
+    let test = "requests_of_go_inside_of_tls_are_messages";
+    if let Some(reason) = tailsight_testing::lacks_program("go") {
+        return tailsight_testing::skip_as(test, reason);
+    }
+    requests_are_messages(test, "sh", |live, filled| {
+        std::fs::write(live.path("server.go"), filled(GO)).unwrap();
+        build_go(live, "server.go", "go-tls");
+        vec!["-c".into(), format!("exec {}", live.path("go-tls"))]
     });
 }
 

@@ -126,9 +126,17 @@ impl PlainTexts {
         self.calls.entry(tid).or_default()[usize::from(out)] = Some(Call { ts, key });
     }
 
+    /// No text of this connection was read yet: what was known of one with the same addresses is so no more.
+    pub fn is_unread(&mut self, key: FlowKey) {
+        self.objects.remove(&key);
+    }
+
     /// The connection that carried a text.
     pub fn carrier(&mut self, text: &PlainText) -> Option<FlowKey> {
+        // A goroutine may have gone on in another thread behind its call, where others' calls were last. A connection has one object.
+        let is_anothers = |call: &Call| self.objects.get(&call.key).is_some_and(|&object| object != text.object);
         let call = self.calls.get(&text.tid).and_then(|calls| calls[usize::from(text.out)]);
+        let call = call.filter(|call| !is_anothers(call));
         let is_certain = call.is_some_and(|call| call.ts >= text.begin_ns);
         let carried = self.carried.get(&text.object);
         let call = call.filter(|call| {
@@ -207,6 +215,23 @@ mod tests {
         // The object was freed, and its memory is that of a connection whose handshake had received its first request.
         texts.called(1, false, 600, flow(3));
         assert_eq!(texts.carrier(&text(1, 7, false, 610)), Some(flow(3)));
+    }
+
+    /// Regression: a reply of Go was taken for one of another connection, whose goroutine had sent on the thread on which this one went on.
+    #[test]
+    fn what_another_connection_carries_is_none_of_an_object_s() {
+        let mut texts = PlainTexts::new(48);
+        for (object, remote) in [(7, 1), (8, 2)] {
+            texts.called(1, false, 100 + object, flow(remote));
+            assert_eq!(texts.carrier(&text(1, object, false, 100 + object)), Some(flow(remote)));
+        }
+        texts.called(2, true, 205, flow(2));
+        assert_eq!(texts.carrier(&text(2, 7, true, 200)), Some(flow(1)));
+        assert_eq!(texts.carrier(&text(2, 9, true, 200)), None, "that of a connection that nobody knows");
+        // Another connection from the same port.
+        texts.is_unread(flow(2));
+        texts.called(2, false, 305, flow(2));
+        assert_eq!(texts.carrier(&text(2, 9, false, 300)), Some(flow(2)));
     }
 
     #[test]

@@ -99,6 +99,17 @@ static __always_inline void see_routine(__u64 who, __u64 routine)
 	}
 }
 
+/* A thread is in a goroutine, of a process whose goroutines are known. */
+static __always_inline void see_goroutine(__u64 who, __u64 goroutine)
+{
+	__u32 tgid = who >> 32;
+	if (!routines_on || !routine_processes_told)
+		return;
+	struct routine_process *process = bpf_map_lookup_elem(&routine_processes, &tgid);
+	if (process && !process->dictionary)
+		see_routine(who, goroutine);
+}
+
 /* Where a goroutine or connection of this address is in the table. */
 static __always_inline __u32 place_in_open(__u64 address)
 {

@@ -1,4 +1,4 @@
-//! Plain text of TLS: what functions of the target's libraries give and take. The C is beside this file, in `tls.bpf.c`.
+//! Plain text of TLS: what functions of the target's libraries, or of its program, give and take. The C is beside this file, in `tls.bpf.c`.
 //!
 //! In: the loaded probes. Out: [`PROGRAM`], for breakpoints at these functions, each with a [`cookie`]; how often they were called.
 
@@ -21,6 +21,8 @@ pub mod cookie {
     pub const OUT: u64 = 2;
     /// It writes the number of bytes where its fourth argument says.
     pub const COUNTS: u64 = 4;
+    /// It is of Go's `crypto/tls`: the goroutine is in the call, and not the thread.
+    pub const GO: u64 = 8;
 }
 
 fn loads(extras: &Extras, program: &str) -> bool {
@@ -51,7 +53,9 @@ mod tests {
     #[test]
     fn a_cookie_says_what_the_program_reads() {
         let c = include_str!("tls.bpf.c");
-        for (name, bit) in [("RETURNS", cookie::RETURNS), ("OUT", cookie::OUT), ("COUNTS", cookie::COUNTS)] {
+        let bits =
+            [("RETURNS", cookie::RETURNS), ("OUT", cookie::OUT), ("COUNTS", cookie::COUNTS), ("GO", cookie::GO)];
+        for (name, bit) in bits {
             let defined = c.lines().any(|line| {
                 let mut words = line.split_whitespace();
                 words.next() == Some("#define")

@@ -112,8 +112,10 @@ impl TaskPlan {
     fn look_for_go(&mut self, binary: &Binary, reader: &mut Reader) {
         let Some(layout) = reader.go_version(ITSELF).and_then(|version| go::layout(&version)) else { return };
         let [caller, callee] = GO_MADE.map(String::from);
-        let wanted =
-            [(cookie::GO_READY, Wanted::Go(vec![GO_READY.into()])), (cookie::GO_MADE, Wanted::GoCall { caller, callee })];
+        let wanted = [
+            (cookie::GO_READY, Wanted::Go(vec![GO_READY.into()])),
+            (cookie::GO_MADE, Wanted::GoCall { caller, callee, after: false }),
+        ];
         let before = self.places.len();
         for (what, wanted) in wanted {
             let located = reader.functions(ITSELF, None, &wanted).unwrap_or_default();
