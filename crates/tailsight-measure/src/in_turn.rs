@@ -16,7 +16,7 @@ use tailsight_load::Plan;
 use tailsight_stats::method::{PercentileGoal, Width, percentile_name};
 use tailsight_stats::quantile::{needed, quantile, sorted};
 use tailsight_stats::random::{Random, mix};
-use tailsight_stats::special::student_quantile;
+use tailsight_stats::rounds::{self, FEWEST as FEWEST_ROUNDS};
 
 use crate::Error;
 use crate::against::ALPHA;
@@ -27,14 +27,10 @@ use crate::measure::{Event, Measurement, measure};
 use crate::question::Question;
 use crate::report::{SCHEMA, Verdict};
 
-/// Fewest rounds that can decide: of 2^8 ways to turn them round, one is 0.4 %.
-pub const FEWEST_ROUNDS: usize = 8;
 /// Most rounds that are made.
 const MOST_ROUNDS: usize = 40;
 /// A server is measured for at least this long in a round: connecting, a second of load, a second of samples.
 const SHORTEST: Duration = Duration::from_millis(2_500);
-/// Of so many rounds all ways to turn them round are tried; of more, as many ways that are drawn.
-const ALL_WAYS: u32 = 14;
 const LEVEL: f64 = 0.95;
 
 /// A comparison of two servers that were measured in turn.
@@ -100,8 +96,9 @@ pub struct Round {
 }
 
 impl Round {
-    /// The logarithm of the ratio.
-    fn log_ratio(&self) -> Option<f64> {
+    /// The logarithm of the target's percentile over the other's; `None` where one is absent.
+    #[must_use]
+    pub fn log_ratio(&self) -> Option<f64> {
         Some((self.target_ns?.max(1.0) / self.other_ns?.max(1.0)).ln())
     }
 }
@@ -128,14 +125,32 @@ pub fn compare(
         max_time: of_each,
         ..question.clone()
     };
-    let mut random = Random::new(mix(question.plan.seed, 3));
-    let mut rounds: Vec<Round> = Vec::new();
     let mut loads = [target, other];
     // Storing the keys may take longer than a round.
     for load in &mut loads {
         load.start_within(load.now_ns().saturating_add(question.max_time.as_nanos() as u64), stop)?;
         load.stop()?;
     }
+    let mut window = |side: usize| Ok(percentile(&measure(&mut *loads[side], &part, stop, event)?, q));
+    let rounds = alternate(count, question.plan.seed, names, stop, &mut window, each);
+    Ok(conclude(rounds, question, names, allowed))
+}
+
+/// What a window shows: a percentile in ns, or why it shows none.
+pub type Shown = Result<f64, String>;
+
+/// Measures two sides in turn until `count` rounds have both percentiles, or twice as many were made. `window` measures a side (0: the target, 1:
+/// the other); where it fails, the rounds end. `each` is told how many rounds have both, of how many, and each round.
+pub fn alternate(
+    count: usize,
+    seed: u64,
+    names: [&str; 2],
+    stop: &AtomicBool,
+    window: &mut dyn FnMut(usize) -> Result<Shown, Error>,
+    each: &mut dyn FnMut(usize, usize, &Round),
+) -> Vec<Round> {
+    let mut random = Random::new(mix(seed, 3));
+    let mut rounds: Vec<Round> = Vec::new();
     let said = |rounds: &[Round]| rounds.iter().filter(|round| round.log_ratio().is_some()).count();
     let mut is_there = true;
     // A round that says nothing is made again.
@@ -144,11 +159,9 @@ pub fn compare(
         let mut measured = [None, None];
         let mut reason = None;
         for side in if target_first { [0, 1] } else { [1, 0] } {
-            match measure(&mut *loads[side], &part, stop, event) {
-                Ok(measurement) => match percentile(&measurement, q) {
-                    Ok(ns) => measured[side] = Some(ns),
-                    Err(why) => reason = Some(format!("{}: {why}", names[side])),
-                },
+            match window(side) {
+                Ok(Ok(ns)) => measured[side] = Some(ns),
+                Ok(Err(why)) => reason = Some(format!("{}: {why}", names[side])),
                 Err(error) => {
                     is_there = false;
                     reason = Some(format!("{}: {}", names[side], tailsight_units::chain(&error)));
@@ -160,7 +173,7 @@ pub fn compare(
         rounds.push(round);
         each(said(&rounds), count, &rounds[rounds.len() - 1]);
     }
-    Ok(conclude(rounds, question, names, allowed))
+    rounds
 }
 
 /// How many rounds fit.
@@ -179,7 +192,7 @@ fn rounds_in(time: Duration) -> Result<usize, Error> {
 
 /// The percentile of what was measured, drifting or not, by a client that was late or not: the other is measured just beside it. None where
 /// the replies were not the server's, or the samples are too few.
-fn percentile(measurement: &Measurement, q: f64) -> Result<f64, String> {
+pub fn percentile(measurement: &Measurement, q: f64) -> Shown {
     let report = &measurement.report;
     if let Verdict::NotAvailable { failed, reason, .. } = &report.verdict
         && let AssumptionId::Account(Na::Stalled | Na::ServerGone | Na::OutOfStep | Na::Client | Na::Interrupted) =
@@ -197,26 +210,16 @@ fn percentile(measurement: &Measurement, q: f64) -> Result<f64, String> {
 
 fn conclude(rounds: Vec<Round>, question: &Question, [target, other]: [&str; 2], allowed: f64) -> Comparison {
     let logs: Vec<f64> = rounds.iter().filter_map(Round::log_ratio).collect();
-    let n = logs.len() as f64;
-    let mean = logs.iter().sum::<f64>() / n;
-    let enough = logs.len() >= FEWEST_ROUNDS;
-    let seed = question.plan.seed;
-    let interval = enough.then(|| {
-        let deviation = (logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
-        let half = student_quantile(0.5 + LEVEL / 2.0, n - 1.0) * deviation / n.sqrt();
-        [(mean - half).exp(), (mean + half).exp()]
-    });
-    let p_slower = enough.then(|| p_of_larger(&logs, seed));
-    let p_faster = enough.then(|| p_of_larger(&logs.iter().map(|l| -l).collect::<Vec<_>>(), seed));
+    let tested = rounds::test(&logs, LEVEL, question.plan.seed);
     use ComparisonVerdict::{Alike, Better, NotAvailable, Worse};
-    let verdict = match (interval, p_slower, p_faster) {
-        (Some([lower, _]), Some(slower), _) if slower < ALPHA && lower > 1.0 + allowed => Worse,
-        (Some([_, upper]), _, Some(faster)) if faster < ALPHA && upper < 1.0 => Better,
-        (Some(_), ..) => Alike,
-        (None, ..) => NotAvailable,
+    let verdict = match &tested {
+        Some(t) if t.p_larger < ALPHA && t.interval[0] > 1.0 + allowed => Worse,
+        Some(t) if t.p_smaller < ALPHA && t.interval[1] < 1.0 => Better,
+        Some(_) => Alike,
+        None => NotAvailable,
     };
     let without = rounds.iter().rev().find_map(|round| round.reason.clone());
-    let reason = (!enough).then(|| {
+    let reason = tested.is_none().then(|| {
         let why = without.map_or("it was ended before".to_owned(), |why| format!("the last that says nothing: {why}"));
         format!(
             "{} of {} rounds have both percentiles, and {FEWEST_ROUNDS} are needed; {why}",
@@ -233,29 +236,13 @@ fn conclude(rounds: Vec<Round>, question: &Question, [target, other]: [&str; 2],
         rounds,
         verdict,
         allowed,
-        ratio: enough.then(|| mean.exp()),
-        ratio_ci95: interval,
-        p_slower,
-        p_faster,
+        ratio: tested.map(|t| t.ratio),
+        ratio_ci95: tested.map(|t| t.interval),
+        p_slower: tested.map(|t| t.p_larger),
+        p_faster: tested.map(|t| t.p_smaller),
         reason,
         plan: question.plan.clone().without_secrets(),
     }
-}
-
-/// The share of the ways to turn rounds round of which the sum is as large as it is, or larger.
-fn p_of_larger(logs: &[f64], seed: u64) -> f64 {
-    let observed: f64 = logs.iter().sum();
-    let as_large = |sum: f64| sum >= observed - 1e-12 * observed.abs();
-    if logs.len() <= ALL_WAYS as usize {
-        let ways = 1_u32 << logs.len();
-        let signed = |way: u32| logs.iter().enumerate().map(|(i, l)| if way >> i & 1 == 0 { *l } else { -l }).sum();
-        return (0..ways).filter(|way| as_large(signed(*way))).count() as f64 / f64::from(ways);
-    }
-    let mut random = Random::new(mix(seed, 4));
-    let mut turned = || logs.iter().map(|l| if random.uniform() < 0.5 { *l } else { -l }).sum::<f64>();
-    let drawn = 1_u32 << ALL_WAYS;
-    let beyond = (0..drawn).filter(|_| as_large(turned())).count();
-    (beyond + 1) as f64 / f64::from(drawn + 1)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod kpss;
 pub mod method;
 pub mod quantile;
 pub mod random;
+pub mod rounds;
 pub mod self_normalised;
 pub mod spearman;
 pub mod special;
