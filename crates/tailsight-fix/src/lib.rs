@@ -28,4 +28,4 @@ pub use state::{Entry, Record, State};
 pub use store::{FileStore, Journal, Store, default_folder};
 pub use system::{System, Task};
 pub use tailsight_diagnose::model::{Change, Limit};
-pub use undo::{Put, UndoResult, undo};
+pub use undo::{Put, UndoResult, undo, undo_since};

@@ -44,9 +44,22 @@ pub struct Put {
 /// # Errors
 /// [`Error::State`] when the state could not be kept.
 pub fn undo<S: Store>(system: &mut dyn System, journal: &mut Journal<S>, force: bool) -> Result<Vec<Put>, Error> {
+    undo_since(system, journal, 0, force)
+}
+
+/// As [`undo`], of the fixes from the one at `first` on, in the order in which they were made: those before it stay.
+///
+/// # Errors
+/// [`Error::State`] when the state could not be kept.
+pub fn undo_since<S: Store>(
+    system: &mut dyn System,
+    journal: &mut Journal<S>,
+    first: usize,
+    force: bool,
+) -> Result<Vec<Put>, Error> {
     let boot = system.boot_id();
     let mut undone = vec![];
-    for at in (0..journal.state.fixes.len()).rev() {
+    for at in (first..journal.state.fixes.len()).rev() {
         let record = &mut journal.state.fixes[at];
         if record.boot_id == boot {
             undone.extend(put_back(system, record, force));

@@ -1,7 +1,7 @@
 //! Whatever is planned, whenever it fails or is killed: what was there before comes back exactly.
 
 use proptest::prelude::*;
-use tailsight_fix::{About, Change, Journal, Limit, State, apply, plan, undo};
+use tailsight_fix::{About, Change, Journal, Limit, State, apply, plan, undo, undo_since};
 
 use crate::fake::{Disk, Fake, Thread};
 
@@ -93,6 +93,27 @@ proptest! {
         undo(&mut fake, &mut journal, false).expect("kept");
         prop_assert!(fake.values() == before, "{fake:?}");
         prop_assert_eq!(journal.state, State::default());
+    }
+
+    /// The later fixes are undone alone: the host is as it was when they began, and the earlier ones can still be undone.
+    #[test]
+    fn the_last_fixes_are_undone_alone(
+        fake in host(),
+        kept in prop::collection::vec(prop::collection::vec(change(), 1..4), 0..3),
+        tried in prop::collection::vec(prop::collection::vec(change(), 1..4), 1..3),
+    ) {
+        let mut fake = fake;
+        let before = fake.values();
+        let mut journal = Journal { state: State::default(), store: Disk::default() };
+        apply_all(&mut fake, &mut journal, &kept);
+        let (with_kept, first) = (fake.values(), journal.state.fixes.len());
+        apply_all(&mut fake, &mut journal, &tried);
+        let mut journal = again(&journal.store);
+        undo_since(&mut fake, &mut journal, first, false).expect("kept");
+        prop_assert!(fake.values() == with_kept, "{fake:?}");
+        prop_assert_eq!(journal.state.fixes.len(), first);
+        undo(&mut fake, &mut journal, false).expect("kept");
+        prop_assert!(fake.values() == before, "{fake:?}");
     }
 
     /// Killed before any write, of the fixes or of an undo that was begun: the next undo restores it.
