@@ -202,8 +202,8 @@ fn keyed(sorted: &Sorted, percentiles: &[f64]) -> BTreeMap<String, u64> {
     values.chain([("mean".to_owned(), sorted.mean().round() as u64)]).collect()
 }
 
-/// Below this many times its ideal a p99 is at its ideal.
-const AT_IDEAL: f64 = 1.25;
+/// Below this many times its ideal a percentile is at its ideal.
+pub const AT_IDEAL: f64 = 1.25;
 
 fn notes(lifetimes: &Lifetimes, model: &Fit, ratio: &BTreeMap<String, f64>) -> Vec<String> {
     let mut notes = model.notes.clone();

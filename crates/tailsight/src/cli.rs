@@ -15,7 +15,7 @@ use crate::cli_absent::Absent as Export;
 #[cfg(not(feature = "intel-pt"))]
 use crate::cli_absent::Absent as Import;
 #[cfg(not(feature = "load"))]
-use crate::cli_absent::{Absent as Agent, Absent as Load, Absent as Sweep};
+use crate::cli_absent::{Absent as Agent, Absent as Load, Absent as Sweep, Absent as Tune};
 #[cfg(feature = "load")]
 use crate::cli_agent::Agent;
 use crate::cli_common::{Question, Target, nanoseconds, process};
@@ -23,6 +23,8 @@ use crate::cli_common::{Question, Target, nanoseconds, process};
 use crate::cli_import::Import;
 #[cfg(feature = "load")]
 use crate::cli_load::{Load, Sweep};
+#[cfg(feature = "load")]
+use crate::cli_tune::Tune;
 
 /// Tells you why your tail latency is high.
 #[derive(Debug, Parser)]
@@ -57,6 +59,8 @@ pub enum Command {
     Show(Show),
     /// List a run's fixes, apply one, undo what was applied
     Fix(Box<crate::cli_fix::Fix>),
+    /// Try the fixes of a diagnosis one after the other, and keep those that are measured to help
+    Tune(Box<Tune>),
     /// Write a run's messages and lifetimes for other tools
     Export(Export),
     /// Import an Intel PT recording of perf as a run, or add its functions to a run
@@ -315,8 +319,8 @@ pub struct Man {
 }
 
 /// What `schema` prints: the outputs of these commands, and the views of events.
-pub const SCHEMAS: [&str; 11] =
-    ["doctor", "record", "watch", "diagnose", "show", "fix", "import", "ideal", "load", "sweep", EVENTS];
+pub const SCHEMAS: [&str; 12] =
+    ["doctor", "record", "watch", "diagnose", "show", "fix", "tune", "import", "ideal", "load", "sweep", EVENTS];
 /// What `schema` calls the views of events.
 pub const EVENTS: &str = "events";
 

@@ -20,6 +20,8 @@ mod cli_import;
 mod cli_load;
 mod cli_serve;
 mod cli_symbolise;
+#[cfg(feature = "load")]
+mod cli_tune;
 mod cli_view;
 mod cli_watch;
 mod commands;
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::View(args) => commands::view::run(&args),
         Command::Show(args) => commands::show::run(&args),
         Command::Fix(args) => commands::fix::run(&args),
+        Command::Tune(args) => commands::tune::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Import(args) => commands::import::run(&args),
         Command::Symbolise(args) => commands::symbolise::run(&args),
@@ -107,6 +110,7 @@ fn load_name(command: &Command) -> Option<&'static std::ffi::CStr> {
     match command {
         Command::Load(_) => Some(c"tailsight-load"),
         Command::Sweep(_) => Some(c"tailsight-sweep"),
+        Command::Tune(_) => Some(c"tailsight-tune"),
         Command::Agent(_) => Some(c"tailsight-agent"),
         Command::Serve(_) => Some(c"tailsight-serve"),
         Command::Ideal(args) if args.calibrate.is_some() => Some(c"tailsight-ideal"),

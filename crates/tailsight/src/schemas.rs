@@ -24,7 +24,7 @@ macro_rules! printed {
 }
 
 /// The schemas, by the command that prints what they are of.
-pub const SCHEMAS: [Printed; 10] = printed! {
+pub const SCHEMAS: [Printed; 11] = printed! {
     "doctor" "What this host can record, and which of its settings hurt tail latency." crate::commands::doctor::Report;
     "record" "What was recorded, how, on what, and what was lost." tailsight_trace::RunMeta;
     "watch" "A line each: what is watched (started), a capture, the end. Times are integer ns unless a field says otherwise."
@@ -35,6 +35,8 @@ pub const SCHEMAS: [Printed; 10] = printed! {
     "fix" "Fixes of a run (List), what one would change or changed (Made), what was put back (Undone), what is still changed (Status)."
         crate::commands::fix::json::List, crate::commands::fix::json::Made, crate::commands::fix::json::Undone,
         crate::commands::fix::json::Status;
+    "tune" "Fixes that were tried one after the other, and which of them are kept. Times are ns, ratios latency with a fix over latency without it."
+        crate::commands::tune_json::Tuning;
     "import" "What an Intel PT recording held." crate::commands::import_json::Import;
     "ideal" "Of a run (Ideal), of a queue (--model: Prediction), of a server that was measured (--calibrate or --calibration alone: Calibration)."
         tailsight_ideal::Ideal, tailsight_ideal::queue::predict::Prediction, tailsight_measure::capacity::Calibration;

@@ -149,7 +149,8 @@ fn outcome(measurement: &Measurement, asked_for_percentiles: bool) -> Exit {
     }
 }
 
-fn question(args: &Load, peak: Option<&Calibration>) -> Result<Question, Error> {
+/// The question that the words of `load` ask.
+pub fn question(args: &Load, peak: Option<&Calibration>) -> Result<Question, Error> {
     let mut plan = plan(&args.traffic)?;
     if let Some(rate) = args.rate {
         plan.rate = Rate::Constant(rate);

@@ -16,6 +16,7 @@ pub mod schema;
 pub mod serve;
 pub mod show;
 pub mod symbolise;
+pub mod tune_json;
 pub mod usage;
 pub mod view;
 pub mod watch;
@@ -44,5 +45,7 @@ pub mod load;
 pub mod source;
 #[cfg(feature = "load")]
 pub mod sweep;
+#[cfg(feature = "load")]
+pub mod tune;
 #[cfg(not(feature = "load"))]
-pub use absent::{self as agent, self as load, self as sweep};
+pub use absent::{self as agent, self as load, self as sweep, self as tune};

@@ -232,6 +232,49 @@ pub const PAGES: &[Page] = &[
         ],
     },
     Page {
+        name: "tune",
+        usage: &[
+            "--pid PID --load TARGET --rate RATE [OPTIONS]",
+            "--comm NAME --load TARGET --rate RATE [OPTIONS]",
+            "--port PORT --observe [OPTIONS]",
+        ],
+        notes: &[
+            "Records and diagnoses the server, applies the fix with the largest predicted gain, measures with and without it in \
+             turn, keeps it if its whole interval is below zero, else undoes it; and so on. docs/tune.md describes the method.",
+            "Without --yes it asks before each fix; where nobody can be asked it shows what it would try and changes nothing. \
+             Ctrl-C undoes everything. What a killed tune leaves behind, tailsight fix --undo undoes. Needs root.",
+        ],
+        examples: &[
+            (
+                "ask before each fix",
+                "sudo tailsight tune --comm memcached --rate 20k \\\n    --load 'memcached://localhost --connections 32'",
+            ),
+            (
+                "ten minutes, fixes of cores alone, no questions",
+                "sudo tailsight tune -p 1234 --load http://localhost:8080/ --rate 2k \\\n    \
+                 --objective 'p99.9 min' --budget 10m --only cpu,irq --yes",
+            ),
+            (
+                "until an objective is met, with the traffic that the server has",
+                "sudo tailsight tune --port 6379 --observe --objective 'p99 < 2ms'",
+            ),
+            ("what would be tried", "sudo tailsight tune --port 6379 --observe --json | jq .left"),
+            ("undo what was kept", "sudo tailsight fix --undo"),
+        ],
+        exits: &[
+            (0, "done, also where no fix was kept"),
+            (1, "failed, and everything was undone"),
+            USAGE,
+            (3, "interrupted, and everything was undone; or no causes can be said"),
+        ],
+        files: &[
+            ("DIR/diagnosis-N/", "the recordings, a run each"),
+            ("DIR/window/", "with --observe: the recording of the last window"),
+            ("/var/lib/tailsight/fixes.toml", "the state file of root, as of tailsight fix"),
+        ],
+        environment: &[("TAILSIGHT_STATE", "the folder of the state file"), COLOR, COLUMNS],
+    },
+    Page {
         name: "export",
         usage: &["[OPTIONS] <RUN>"],
         notes: &[

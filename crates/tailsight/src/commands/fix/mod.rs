@@ -23,7 +23,7 @@ use crate::commands::diagnose::not_available_or;
 use crate::{Exit, pipeline, terminal};
 
 /// The list has nothing against a cause that is less than this share of the deviation: it would change a host for nothing.
-const FLOOR: f64 = 0.01;
+pub const FLOOR: f64 = 0.01;
 
 /// Lists, makes, or puts back.
 pub fn run(args: &Fix) -> anyhow::Result<Exit> {
@@ -74,7 +74,7 @@ fn of_run(args: &Fix) -> anyhow::Result<Exit> {
 }
 
 /// What the run knows of where it was recorded.
-fn origin(meta: &RunMeta) -> Origin {
+pub fn origin(meta: &RunMeta) -> Origin {
     let identity =
         |p: &tailsight_trace::meta::Process| Identity { pid: p.pid, started: p.started, comm: p.comm.clone() };
     Origin { boot_id: meta.host.boot_id.clone(), processes: meta.target.processes.iter().map(identity).collect() }
@@ -104,7 +104,7 @@ fn fixes(d: &Diagnosis) -> String {
 }
 
 /// The cause's name in words, with its category.
-fn name(cause: &Cause) -> String {
+pub fn name(cause: &Cause) -> String {
     let title = cause.title();
     if title == cause.category.as_str() { title } else { format!("{title} ({})", cause.category) }
 }
@@ -165,7 +165,7 @@ fn below_floor((fixes, by_hand): (usize, usize)) -> String {
 }
 
 /// What only a person can do, each line with the cause that it is first named for.
-fn by_hand(d: &Diagnosis) -> Vec<(&Cause, &model::Fix)> {
+pub fn by_hand(d: &Diagnosis) -> Vec<(&Cause, &model::Fix)> {
     let mut by_hand: Vec<(&Cause, &model::Fix)> = vec![];
     for cause in &d.causes {
         let is_action = |i: usize| cause.actions.iter().any(|a| a.shell.contains(&i));
@@ -266,7 +266,7 @@ fn make(d: &Diagnosis, cause: &Cause, action: &Action, origin: &Origin, args: &F
 }
 
 /// Each value, now and to come; threads of a process with the same values are one line.
-fn table(plan: &Plan) -> String {
+pub fn table(plan: &Plan) -> String {
     let mut rows: Vec<(String, usize, &str, &str)> = vec![];
     for step in plan.writes() {
         let place = match &step.place {
@@ -413,7 +413,7 @@ fn status(as_json: bool) -> anyhow::Result<Exit> {
 }
 
 /// The wall clock in words, for the reader of the state file.
-fn now() -> String {
+pub fn now() -> String {
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     tailsight_units::format::utc(seconds)
 }

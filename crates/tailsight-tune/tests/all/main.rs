@@ -1,0 +1,4 @@
+//! Sessions of decisions, on simulated servers.
+
+mod decisions;
+mod simulated;
