@@ -11,8 +11,10 @@ use tailsight_diagnose::model::{Change, Limit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// Where and with which priority threads run: affinity, policy, quota, stopped and frozen processes, scheduler parameters.
+    /// Where and with which priority the server's threads run: affinity, policy, quota, stopped and frozen processes, scheduler parameters.
     Cpu,
+    /// The cores of other programs.
+    Neighbours,
     /// Which cores take interrupts and packets: affinity of interrupts, steering, coalescing.
     Irq,
     /// Memory: `vm.*`, huge pages, ksm, `memory.high`.
@@ -29,14 +31,23 @@ pub enum Family {
 
 impl Family {
     /// Each family, in the order of the help.
-    pub const ALL: [Family; 7] =
-        [Family::Cpu, Family::Irq, Family::Memory, Family::Net, Family::Disk, Family::Idle, Family::Kernel];
+    pub const ALL: [Family; 8] = [
+        Family::Cpu,
+        Family::Neighbours,
+        Family::Irq,
+        Family::Memory,
+        Family::Net,
+        Family::Disk,
+        Family::Idle,
+        Family::Kernel,
+    ];
 
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Family::Cpu => "cpu",
+            Family::Neighbours => "neighbours",
             Family::Irq => "irq",
             Family::Memory => "memory",
             Family::Net => "net",
@@ -50,8 +61,8 @@ impl Family {
     #[must_use]
     pub fn of(change: &Change) -> Family {
         match change {
+            Change::PinNamed { .. } => Family::Neighbours,
             Change::Pin { .. }
-            | Change::PinNamed { .. }
             | Change::RealTime { .. }
             | Change::NoLimit { limit: Limit::CpuQuota, .. }
             | Change::Thaw { .. }
@@ -109,7 +120,7 @@ mod tests {
         for family in Family::ALL {
             assert_eq!(family.name().parse(), Ok(family));
         }
-        assert!("cpus".parse::<Family>().unwrap_err().contains("cpu, irq, memory"));
+        assert!("cpus".parse::<Family>().unwrap_err().contains("cpu, neighbours, irq, memory"));
         let sysctl = |key: &str| Family::of(&Change::Sysctl { key: key.into(), value: "1".into(), netns: None });
         assert_eq!(
             ["net.core.busy_poll", "vm.swappiness", "kernel.sched_rt_runtime_us", "kernel.x"].map(sysctl),
@@ -120,5 +131,8 @@ mod tests {
             ["/proc/irq/7/smp_affinity_list", "/sys/kernel/mm/ksm/run", "/sys/kernel/rcu_expedited"].map(file),
             [Family::Irq, Family::Memory, Family::Kernel]
         );
+        let named = Change::PinNamed { comm: "nginx".into(), seen: vec![7], cpus: "1".into() };
+        let own = Change::Pin { pids: vec![7], cpus: "1".into() };
+        assert_eq!([Family::of(&named), Family::of(&own)], [Family::Neighbours, Family::Cpu]);
     }
 }

@@ -37,7 +37,8 @@ pub struct Tune {
     /// Begin no step that would end later than this
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30m")]
     pub budget: Duration,
-    /// Only fixes of these families: cpu, irq, memory, net, disk, idle, kernel [default: each]
+    /// Only fixes of these families: cpu (the server's threads), neighbours (cores of other programs), irq, memory, net, disk, idle,
+    /// kernel [default: each]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = |t: &str| t.parse::<Family>())]
     pub only: Vec<Family>,
     /// Apply, measure and keep fixes without asking

@@ -250,7 +250,7 @@ pub const PAGES: &[Page] = &[
                 "sudo tailsight tune --comm memcached --rate 20k \\\n    --load 'memcached://localhost --connections 32'",
             ),
             (
-                "ten minutes, fixes of cores alone, no questions",
+                "ten minutes, no questions, no other program is touched",
                 "sudo tailsight tune -p 1234 --load http://localhost:8080/ --rate 2k \\\n    \
                  --objective 'p99.9 min' --budget 10m --only cpu,irq --yes",
             ),

@@ -104,7 +104,7 @@ fn fixes(d: &Diagnosis) -> String {
 }
 
 /// The cause's name in words, with its category.
-pub fn name(cause: &Cause) -> String {
+fn name(cause: &Cause) -> String {
     let title = cause.title();
     if title == cause.category.as_str() { title } else { format!("{title} ({})", cause.category) }
 }

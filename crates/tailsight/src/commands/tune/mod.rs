@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tailsight_diagnose::{Diagnosis, Options};
+use tailsight_diagnose::{Diagnosis, Options, Titled};
 use tailsight_fix::{About, Origin};
 use tailsight_measure::{Error, Question, in_turn};
 use tailsight_stats::quantile::name;
@@ -309,7 +309,7 @@ impl<'a> Tuner<'a> {
             let lines = fix::by_hand(diagnosis).into_iter().filter(|(cause, _)| cause.share >= fix::FLOOR);
             lines
                 .map(|(cause, fix)| ByHand {
-                    against: fix::name(cause),
+                    against: cause.with_category(),
                     share: cause.share,
                     step: fix.to_string(),
                     fix: fix.clone(),

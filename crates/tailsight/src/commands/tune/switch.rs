@@ -49,6 +49,10 @@ impl Switch {
     /// Why it cannot be applied here and now.
     pub fn begin(&mut self, trial: Trial) -> anyhow::Result<Plan> {
         let plan = tailsight_fix::plan(&Live, &trial.changes, &trial.origin)?;
+        // A person may confirm it for `tailsight fix`. What is tried again and again must be what was recorded.
+        if let Some(others) = &plan.others_of_name {
+            bail!("{others}: it is not tried");
+        }
         if let Some(step) = plan.writes().find(|step| !Live.may_write(&step.place)) {
             bail!("only root can set {}", step.place);
         }
