@@ -137,7 +137,7 @@ fn what_computes_reads_and_writes_nothing() {
         }
     }
     let mut offences = Vec::new();
-    for name in ["kernel", "lifetime", "diagnose", "advice", "report", "ideal", "stats", "protocol", "units"] {
+    for name in ["kernel", "lifetime", "diagnose", "advice", "report", "ideal", "stats", "tune", "protocol", "units"] {
         let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tailsight-{name}/src"));
         assert!(sources.is_dir(), "{}", sources.display());
         look(&sources, &mut offences);

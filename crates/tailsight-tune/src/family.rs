@@ -11,7 +11,7 @@ use tailsight_diagnose::model::{Change, Limit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// Where and with which priority the server's threads run: affinity, policy, quota, stopped and frozen processes, scheduler parameters.
+    /// Where and with which priority the server's threads run: affinity, policy, quota, stopped and frozen processes.
     Cpu,
     /// The cores of other programs.
     Neighbours,
@@ -25,7 +25,7 @@ pub enum Family {
     Disk,
     /// Idle states of cores.
     Idle,
-    /// Other parameters of the kernel.
+    /// Other parameters of the kernel, for all of the host: its scheduler, work queues, RCU.
     Kernel,
 }
 
@@ -80,7 +80,6 @@ impl Family {
         match key.split('.').next() {
             Some("net") => Family::Net,
             Some("vm") => Family::Memory,
-            _ if key.starts_with("kernel.sched") || key == "kernel.numa_balancing" => Family::Cpu,
             _ => Family::Kernel,
         }
     }
@@ -89,7 +88,6 @@ impl Family {
         match path {
             _ if path.starts_with("/proc/irq/") => Family::Irq,
             _ if path.starts_with("/sys/kernel/mm/") => Family::Memory,
-            _ if path.ends_with("/workqueue/cpumask") => Family::Cpu,
             _ => Family::Kernel,
         }
     }
@@ -124,7 +122,7 @@ mod tests {
         let sysctl = |key: &str| Family::of(&Change::Sysctl { key: key.into(), value: "1".into(), netns: None });
         assert_eq!(
             ["net.core.busy_poll", "vm.swappiness", "kernel.sched_rt_runtime_us", "kernel.x"].map(sysctl),
-            [Family::Net, Family::Memory, Family::Cpu, Family::Kernel]
+            [Family::Net, Family::Memory, Family::Kernel, Family::Kernel]
         );
         let file = |path: &str| Family::of(&Change::File { path: path.into(), value: "1".into() });
         assert_eq!(

@@ -179,7 +179,7 @@ impl Session {
 
     /// The trial was not applied.
     pub fn skipped(&mut self, why: Why, reason: Option<String>) {
-        self.end(None, Decision::Skipped, why, reason);
+        self.end((None, &[]), Decision::Skipped, why, reason);
     }
 
     /// The result of the trial's rounds: (with the fix, without it), ns, of each that shows both. Says whether the fix is to be kept; if not,
@@ -190,7 +190,7 @@ impl Session {
         let log = |ns: f64| ns.max(1.0).ln();
         let logs: Vec<f64> = rounds_ns.iter().map(|(with, without)| log(*with) - log(*without)).collect();
         let Some(tested) = rounds::test(&logs, level, seed) else {
-            self.end(None, Decision::Undone, Why::NotMeasured, reason);
+            self.end((None, rounds_ns), Decision::Undone, Why::NotMeasured, reason);
             return Decision::Undone;
         };
         let n = logs.len() as f64;
@@ -209,13 +209,20 @@ impl Session {
             [lower, _] if lower > 1.0 && tested.p_larger < alpha => (Decision::Undone, Why::Worse),
             _ => (Decision::Undone, Why::NotProven),
         };
-        self.end(Some(measured), decision, why, None);
+        self.end((Some(measured), rounds_ns), decision, why, None);
         decision
     }
 
-    fn end(&mut self, measured: Option<Measured>, decision: Decision, why: Why, reason: Option<String>) {
-        let Some(trial) = self.trial.take() else { return };
-        self.steps.push(Step { step: trial.step, fix: trial.candidate, measured, decision, why, reason });
+    fn end(
+        &mut self,
+        (measured, rounds_ns): (Option<Measured>, &[(f64, f64)]),
+        decision: Decision,
+        why: Why,
+        reason: Option<String>,
+    ) {
+        let Some(Trial { step, candidate, .. }) = self.trial.take() else { return };
+        let rounds_ns = rounds_ns.iter().map(|(with, without)| [*with, *without]).collect();
+        self.steps.push(Step { step, fix: candidate, measured, rounds_ns, decision, why, reason });
         if decision == Decision::Kept {
             // The server is another one now: its causes and its level are to be looked at again.
             (self.offer, self.level) = (None, None);

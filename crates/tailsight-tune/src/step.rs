@@ -15,6 +15,9 @@ pub struct Step {
     /// What was measured; absent where it was skipped or too few rounds show the percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
+    /// Of each round that shows both, in order: the percentile with the fix and without it, ns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds_ns: Vec<[f64; 2]>,
     /// What became of it.
     pub decision: Decision,
     /// Why.

@@ -47,6 +47,9 @@ pub struct Tune {
     /// How long each of the two measurements of a round takes [default: 2.5s, longer where the rate is too low for the percentile]
     #[arg(long, value_name = "TIME", value_parser = window)]
     pub window: Option<Duration>,
+    /// Rounds of a step, each with and without the fix; later steps have more where their part of the error needs them
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(8..=200))]
+    pub rounds: usize,
     /// The folder of the recordings; earlier ones in it are replaced
     #[arg(short, long, value_name = "DIR", default_value = "tailsight-tune")]
     pub out: PathBuf,

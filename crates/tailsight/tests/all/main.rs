@@ -36,6 +36,7 @@ mod symbols_live;
 mod tls_live;
 mod tokio_live;
 mod torture;
+mod tune_live;
 mod view_pages;
 mod waits_live;
 mod watch_live;

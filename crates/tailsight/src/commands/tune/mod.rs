@@ -36,8 +36,6 @@ use crate::{Exit, pipeline, terminal};
 
 /// The probability that a session keeps a fix without effect.
 const ALPHA: f64 = 0.05;
-/// Rounds of a trial.
-const ROUNDS: usize = 16;
 /// What a recording until there is enough and its diagnosis take.
 const DIAGNOSIS: Duration = Duration::from_secs(40);
 /// Below this many times its ideal a percentile is at its ideal.
@@ -109,7 +107,7 @@ impl<'a> Tuner<'a> {
             budget_ns: ns(args.budget),
             families: args.only.clone(),
             alpha: ALPHA,
-            rounds: ROUNDS,
+            rounds: args.rounds,
             window_ns: ns(windows.window()),
             diagnosis_ns: ns(DIAGNOSIS),
         };
