@@ -162,6 +162,43 @@ pub fn calibrate(
     Ok(conclude(&plan, workers, way, &windows))
 }
 
+/// What a closed loop got.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Saturated {
+    /// Requests answered a second.
+    pub per_s: f64,
+    /// CPU time over wall time of the busiest loading thread.
+    pub client_cpu: f64,
+}
+
+impl Saturated {
+    /// Whether a loading thread was so busy that the rate may be the client's.
+    #[must_use]
+    pub fn may_be_the_clients(&self) -> bool {
+        self.client_cpu > CLIENT_BUSY
+    }
+}
+
+/// One window of a closed loop with as many requests outstanding as the plan allows on each connection: no search for the peak, for two settings
+/// of one server that are compared. `Ok(Err)`: why it shows nothing.
+///
+/// # Errors
+/// [`Error::Load`] when the load cannot be started, [`Error::Interrupted`].
+pub fn saturate(plan: &Plan, window_ns: u64, stop: &AtomicBool) -> Result<Result<Saturated, String>, Error> {
+    if plan.target.is_datagram() {
+        return Ok(Err("over datagrams a closed loop does not saturate a server".into()));
+    }
+    let mut plan = Plan { duration_ns: Some(window_ns), ..plan.clone() };
+    let outstanding = plan.outstanding.min(MOST_OUTSTANDING);
+    ask(&mut plan, Asked::Outstanding(outstanding));
+    let outcome = tailsight_load::run(plan, stop, |_| {}).map_err(Error::Load)?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error::Interrupted("interrupted in a window of the peak rate".into()));
+    }
+    let window = closed_window(&outcome, None, 1);
+    Ok(window.map(|window| Saturated { per_s: window.per_s, client_cpu: window.client_cpu }))
+}
+
 /// Has a plan ask for this.
 fn ask(plan: &mut Plan, asked: Asked) {
     match asked {

@@ -18,4 +18,4 @@ pub use candidate::{Candidate, Prediction, candidates};
 pub use family::Family;
 pub use objective::{Level, Objective};
 pub use session::{Next, Offer, Session, Settings, Stopped, Trial, share_of_error};
-pub use step::{Decision, Measured, Step, Why};
+pub use step::{Decision, Measured, Price, Step, Why};

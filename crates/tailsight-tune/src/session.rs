@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tailsight_diagnose::model::Change;
 use tailsight_stats::rounds;
 
-use crate::{Candidate, Decision, Family, Level, Measured, Objective, Step, Why};
+use crate::{Candidate, Decision, Family, Level, Measured, Objective, Price, Step, Why};
 
 /// Windows of a measured level.
 const LEVEL_WINDOWS: usize = 8;
@@ -27,6 +27,8 @@ pub struct Settings {
     pub rounds: usize,
     /// What a window takes, ns: a round has two.
     pub window_ns: u64,
+    /// What measuring the price of a kept fix takes, ns; 0 where it is not asked for.
+    pub price_ns: u64,
     /// What a diagnosis takes, ns.
     pub diagnosis_ns: u64,
 }
@@ -142,7 +144,7 @@ impl Session {
         let measured = self.steps.iter().filter(|step| step.decision != Decision::Skipped).count();
         let alpha = share_of_error(self.settings.alpha, measured + 1);
         let rounds = self.settings.rounds.max(rounds::needed(alpha));
-        if !fits(2 * rounds as u64 * self.settings.window_ns) {
+        if !fits(2 * rounds as u64 * self.settings.window_ns + self.settings.price_ns) {
             return Next::Stop(Stopped::Budget);
         }
         let trial = Trial { step: self.steps.len() + 1, candidate: candidate.clone(), rounds, alpha };
@@ -222,10 +224,17 @@ impl Session {
     ) {
         let Some(Trial { step, candidate, .. }) = self.trial.take() else { return };
         let rounds_ns = rounds_ns.iter().map(|(with, without)| [*with, *without]).collect();
-        self.steps.push(Step { step, fix: candidate, measured, rounds_ns, decision, why, reason });
+        self.steps.push(Step { step, fix: candidate, measured, rounds_ns, price: None, decision, why, reason });
         if decision == Decision::Kept {
             // The server is another one now: its causes and its level are to be looked at again.
             (self.offer, self.level) = (None, None);
+        }
+    }
+
+    /// The price of the fix that was kept last.
+    pub fn priced(&mut self, price: Price) {
+        if let Some(step) = self.steps.last_mut().filter(|step| step.decision == Decision::Kept) {
+            step.price = Some(price);
         }
     }
 

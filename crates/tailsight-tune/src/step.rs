@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tailsight_stats::rounds;
 
 use crate::Candidate;
 
@@ -18,6 +19,9 @@ pub struct Step {
     /// Of each round that shows both, in order: the percentile with the fix and without it, ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds_ns: Vec<[f64; 2]>,
+    /// What it costs in peak rate, of a kept fix and where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
     /// What became of it.
     pub decision: Decision,
     /// Why.
@@ -46,6 +50,64 @@ pub struct Measured {
     pub without_ns: f64,
     /// With it, ns.
     pub with_ns: f64,
+}
+
+/// The peak rate with a fix and without it, in rounds of a closed loop. It decides nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Price {
+    /// Rounds that show both.
+    pub rounds: usize,
+    /// Requests answered a second with the fix over those without it: geometric mean of the rounds. Absent where they do not show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
+    /// Its 95 % interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
+    /// Requests answered a second without the fix: geometric mean.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_per_s: Option<f64>,
+    /// With it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_per_s: Option<f64>,
+    /// Why it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_available: Option<String>,
+}
+
+impl Price {
+    /// Rounds of a price.
+    pub const ROUNDS: usize = rounds::FEWEST;
+
+    /// Of rounds: (with the fix, without it), requests/s. `why`: that the rounds do not show the server's peak.
+    #[must_use]
+    pub fn of(rounds_per_s: &[(f64, f64)], seed: u64, why: Option<String>) -> Price {
+        let log = |per_s: f64| per_s.max(1e-9).ln();
+        let logs: Vec<f64> = rounds_per_s.iter().map(|(with, without)| log(*with) - log(*without)).collect();
+        let mean = |of: &dyn Fn(&(f64, f64)) -> f64| {
+            (rounds_per_s.iter().map(|round| log(of(round))).sum::<f64>() / rounds_per_s.len() as f64).exp()
+        };
+        let rounds = rounds_per_s.len();
+        match (rounds::test(&logs, 0.95, seed), why) {
+            (Some(tested), None) => Price {
+                rounds,
+                ratio: Some(tested.ratio),
+                ci95: Some(tested.interval),
+                without_per_s: Some(mean(&|round| round.1)),
+                with_per_s: Some(mean(&|round| round.0)),
+                not_available: None,
+            },
+            (_, why) => Price {
+                rounds,
+                ratio: None,
+                ci95: None,
+                without_per_s: None,
+                with_per_s: None,
+                not_available: Some(
+                    why.unwrap_or_else(|| format!("{rounds} rounds show it, {} are needed", rounds::FEWEST)),
+                ),
+            },
+        }
+    }
 }
 
 /// What becomes of a fix.
@@ -90,5 +152,23 @@ impl Why {
             Why::NotApplicable => "cannot be applied",
             Why::Declined => "declined",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_price_is_of_rounds_that_show_the_servers_peak() {
+        let rounds: Vec<(f64, f64)> = (0..8).map(|i| (900.0 + f64::from(i), 1_000.0 + f64::from(i % 3))).collect();
+        let price = Price::of(&rounds, 1, None);
+        let [lower, upper] = price.ci95.unwrap();
+        assert!((price.ratio.unwrap() - 0.9).abs() < 0.01 && lower < 0.9 + 0.01 && upper < 0.92, "{price:?}");
+        assert!((price.without_per_s.unwrap() - 1_001.0).abs() < 1.0, "{price:?}");
+        let few = Price::of(&rounds[..7], 1, None);
+        assert_eq!((few.ratio, few.not_available.as_deref()), (None, Some("7 rounds show it, 8 are needed")));
+        let clients = Price::of(&rounds, 1, Some("the client's".into()));
+        assert_eq!((clients.ratio, clients.not_available.as_deref()), (None, Some("the client's")));
     }
 }

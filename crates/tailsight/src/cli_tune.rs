@@ -34,6 +34,9 @@ pub struct Tune {
     /// 'p99.9 min': as low as the fixes make it; 'p99 < 5ms': end when it is below
     #[arg(long, value_name = "OBJECTIVE", value_parser = |t: &str| t.parse::<Objective>(), default_value = "p99 min")]
     pub objective: Objective,
+    /// Measure also what each kept fix costs in peak rate: saturate the server with and without it for 25 s
+    #[arg(long, requires = "load")]
+    pub peak: bool,
     /// Begin no step that would end later than this
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30m")]
     pub budget: Duration,

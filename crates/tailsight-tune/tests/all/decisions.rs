@@ -16,6 +16,7 @@ fn settings() -> Settings {
         alpha: 0.05,
         rounds: 16,
         window_ns: 3 * SECOND_NS,
+        price_ns: 0,
         diagnosis_ns: 20 * SECOND_NS,
     }
 }

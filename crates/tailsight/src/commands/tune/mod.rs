@@ -13,16 +13,18 @@ mod windows;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{BufRead, IsTerminal};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tailsight_diagnose::{Diagnosis, Options, Titled};
 use tailsight_fix::{About, Origin};
 use tailsight_measure::{Error, Question, in_turn};
 use tailsight_stats::quantile::name;
-use tailsight_tune::{Decision, Level, Next, Offer, Session, Settings, Stopped, Trial, Why, candidates};
+use tailsight_tune::{Decision, Level, Next, Offer, Price, Session, Settings, Stopped, Trial, Why, candidates};
 
 use self::switch::Switch;
 use self::windows::{Windows, window_for};
@@ -38,6 +40,8 @@ use crate::{Exit, pipeline, terminal};
 const ALPHA: f64 = 0.05;
 /// What a recording until there is enough and its diagnosis take.
 const DIAGNOSIS: Duration = Duration::from_secs(40);
+/// While an answer is waited for, a signal is looked for so often, ms.
+const LOOK_MS: u16 = 100;
 /// Below this many times its ideal a percentile is at its ideal.
 const AT_IDEAL: f64 = tailsight_ideal::AT_IDEAL;
 
@@ -109,6 +113,7 @@ impl<'a> Tuner<'a> {
             alpha: ALPHA,
             rounds: args.rounds,
             window_ns: ns(windows.window()),
+            price_ns: if args.peak { 2 * Price::ROUNDS as u64 * (windows::PEAK_WINDOW_NS + 100_000_000) } else { 0 },
             diagnosis_ns: ns(DIAGNOSIS),
         };
         let session = Session::new(args.objective, settings);
@@ -257,7 +262,7 @@ impl<'a> Tuner<'a> {
         let said = table::plan_line(trial.step, candidate, &percentile) + &fix::table(&plan);
         say!("\n{}", said.trim_end());
         say!("   applied and undone in {} rounds, {} s", trial.rounds, length.as_secs());
-        if !self.args.yes && !confirmed()? {
+        if !self.args.yes && !confirmed(&self.stop)? {
             self.session.skipped(Why::Declined, None);
             return Ok(());
         }
@@ -290,11 +295,40 @@ impl<'a> Tuner<'a> {
         let both: Vec<(f64, f64)> = rounds.iter().filter_map(|round| round.target_ns.zip(round.other_ns)).collect();
         let reason = rounds.iter().rev().find_map(|round| round.reason.clone());
         let decision = self.session.measured(&both, trial.step as u64, reason);
+        if decision == Decision::Kept && self.args.peak {
+            let price = self.price(trial, switch)?;
+            self.session.priced(price);
+            if self.is_interrupted() {
+                return Ok(());
+            }
+        }
         switch.end(decision == Decision::Kept)?;
         if let Some(step) = self.session.steps().last() {
             say!("{}", table::step_line(step));
         }
         Ok(())
+    }
+
+    /// The peak rate with and without the fix, in turn.
+    fn price(&mut self, trial: &Trial, switch: &mut Switch) -> anyhow::Result<Price> {
+        say!("step {}: measuring its price in peak rate", trial.step);
+        let (mut rounds_per_s, mut why) = (vec![], None);
+        for round in 0..Price::ROUNDS {
+            // With and without first in turn: what changes slowly meets both.
+            let mut per_s = [None, None];
+            for side in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
+                switch.set(side == 0)?;
+                match self.windows.peak(&self.stop)? {
+                    Ok(rate) => per_s[side] = Some(rate),
+                    Err(reason) => why = Some(reason),
+                }
+                if self.is_interrupted() {
+                    return Ok(Price::of(&[], 0, Some("interrupted".into())));
+                }
+            }
+            rounds_per_s.extend(per_s[0].zip(per_s[1]));
+        }
+        Ok(Price::of(&rounds_per_s, trial.step as u64, why))
     }
 
     fn result(&self, stopped: Stopped, reason: Option<String>, earlier_fixes: usize) -> Tuning {
@@ -336,9 +370,20 @@ impl<'a> Tuner<'a> {
     }
 }
 
-fn confirmed() -> anyhow::Result<bool> {
+/// Asks. A signal meanwhile is a no: it must not wait for a line.
+fn confirmed(stop: &AtomicBool) -> anyhow::Result<bool> {
     terminal::say("Try it? [y/N] ");
+    let stdin = std::io::stdin();
+    let mut ready = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    while poll(&mut ready, PollTimeout::from(LOOK_MS)).is_ok_and(|n| n == 0) {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Ok(false);
+    }
     let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
+    stdin.lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

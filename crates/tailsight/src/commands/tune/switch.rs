@@ -5,7 +5,7 @@
 
 use anyhow::bail;
 use tailsight_diagnose::model::Change;
-use tailsight_fix::{About, FileStore, Journal, Live, Origin, Plan, Put, System, UndoResult, default_folder};
+use tailsight_fix::{About, FileStore, Journal, Live, Origin, Place, Plan, Put, System, UndoResult, default_folder};
 
 /// The fixes of a session.
 pub struct Switch {
@@ -49,6 +49,10 @@ impl Switch {
     /// Why it cannot be applied here and now.
     pub fn begin(&mut self, trial: Trial) -> anyhow::Result<Plan> {
         let plan = tailsight_fix::plan(&Live, &trial.changes, &trial.origin)?;
+        let own = std::process::id();
+        if plan.writes().any(|step| matches!(step.place, Place::Thread { pid, .. } if pid == own)) {
+            bail!("it would change the load that is sent: give that cores of its own, --load '… --cpus LIST'");
+        }
         // A person may confirm it for `tailsight fix`. What is tried again and again must be what was recorded.
         if let Some(others) = &plan.others_of_name {
             bail!("{others}: it is not tried");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use tailsight_tune::{Candidate, Decision, Measured, Prediction, Step, Stopped};
+use tailsight_tune::{Candidate, Decision, Measured, Prediction, Price, Step, Stopped};
 use tailsight_units::{Untrusted, format};
 
 use crate::commands::tune_json::{Recording, Tuning};
@@ -39,6 +39,23 @@ fn decision(step: &Step) -> String {
         Decision::Skipped => "skipped",
     };
     format!("{word}: {}", step.why.words())
+}
+
+fn priced(price: &Price) -> String {
+    match (price.ratio, price.ci95, price.without_per_s, price.with_per_s) {
+        (Some(ratio), Some([lower, upper]), Some(without), Some(with)) => {
+            let count = |per_s: f64| format::count(per_s.round() as u64);
+            format!(
+                "{} ({} to {}), from {} to {} requests/s",
+                change(ratio),
+                change(lower),
+                change(upper),
+                count(without),
+                count(with)
+            )
+        }
+        _ => format!("not known: {}", clean(price.not_available.as_deref().unwrap_or("too few rounds"))),
+    }
 }
 
 /// What is next tried, in a line.
@@ -80,6 +97,9 @@ pub fn text(tuning: &Tuning) -> String {
             let shown = step.measured.as_ref().map_or_else(|| "-".into(), measured);
             let _ = writeln!(out, " {:>2}  {predicted:<15}  {shown:<28}  {}", step.step, decision(step));
             let _ = writeln!(out, "     {}", clean(&step.fix.title));
+            if let Some(price) = &step.price {
+                let _ = writeln!(out, "     peak rate: {}", priced(price));
+            }
             if let Some(reason) = &step.reason {
                 let _ = writeln!(out, "     {}", clean(reason));
             }

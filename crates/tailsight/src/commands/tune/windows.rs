@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tailsight_lifetime::Leg;
+use tailsight_measure::capacity;
 use tailsight_measure::in_turn::{self, Shown};
 use tailsight_measure::{Load as _, Local, Question, measure};
 use tailsight_stats::method::{PercentileGoal, Width};
@@ -25,6 +26,9 @@ const SPARE: f64 = 2.0;
 const LONGEST_RECORDED: Duration = Duration::from_secs(30);
 /// What a recording takes besides its length: loading the hooks, writing, reading.
 const RECORDING_OVERHEAD: Duration = Duration::from_secs(4);
+
+/// A window of the peak rate, ns.
+pub const PEAK_WINDOW_NS: u64 = 1_500_000_000;
 
 /// Where latencies come from.
 pub enum Windows {
@@ -102,6 +106,31 @@ impl Windows {
                 recorded(run, *quantile)
             }
         }
+    }
+
+    /// Requests answered a second by a closed loop; or why a window does not show the server's peak.
+    ///
+    /// # Errors
+    /// No load can be started.
+    pub fn peak(&mut self, stop: &AtomicBool) -> anyhow::Result<Result<f64, String>> {
+        let Windows::Load { part, .. } = self else {
+            return Ok(Err("the traffic that is there does not saturate the server".into()));
+        };
+        let saturated = match capacity::saturate(&part.plan, PEAK_WINDOW_NS, stop) {
+            Err(_) if stop.load(Ordering::Relaxed) => return Ok(Err("interrupted".into())),
+            other => other?,
+        };
+        // The keys are there since the first window.
+        part.plan.workload.preload = false;
+        Ok(saturated.and_then(|saturated| match saturated.may_be_the_clients() {
+            true => Err(format!(
+                "at {:.0} requests/s a loading thread was busy for {:.0} % of the time: the peak may be the client's; give it more \
+                 --threads, or cores of its own",
+                saturated.per_s,
+                100.0 * saturated.client_cpu
+            )),
+            false => Ok(saturated.per_s),
+        }))
     }
 
     /// Records until there is enough to diagnose, under the load where there is one.
