@@ -33,7 +33,7 @@ use crate::queue::{Discipline, Percentile, Request, Server, Sorted, rng, simulat
 pub use capacity::capacity;
 pub use error::Error;
 pub use fit::{GivenParameters, fit};
-pub use of_diagnosis::{OfRun, fill, of_run, without};
+pub use of_diagnosis::{OfRun, fill, of_run, without, without_sets};
 pub use peel::Named;
 pub use tailsight_diagnose::model::ideal::{Capacity, Fit, Inherent, Objective, OfDiagnosis, Queues, WhatIf};
 

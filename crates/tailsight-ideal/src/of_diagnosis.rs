@@ -122,6 +122,31 @@ pub fn without(
     Ok((replay.peeled(&analysis.lifetimes, &wanted), said))
 }
 
+/// The percentiles without several causes at once, by their ranks, for each of these sets: what a fix against all of them would buy. `None` for a set
+/// of which no cause can be taken out.
+///
+/// # Errors
+/// [`Error::NoIdeal`] where no queue fits.
+pub fn without_sets(
+    diagnosis: &Diagnosis,
+    analysis: &Analysis,
+    causes: &CauseOf,
+    sets: &[Vec<u32>],
+) -> Result<Vec<Option<BTreeMap<String, u64>>>, Error> {
+    let of_set = |ranks: &Vec<u32>| -> Vec<usize> {
+        let numbered = diagnosis.causes.iter().enumerate();
+        numbered.filter(|(_, cause)| ranks.contains(&cause.rank) && WhatIf::can(cause)).map(|(i, _)| i).collect()
+    };
+    let sets: Vec<Vec<usize>> = sets.iter().map(of_set).collect();
+    let mut wanted = sets.concat();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let model = fit(&analysis.lifetimes, &analysis.work(), &GivenParameters::default())?;
+    let replay = WhatIf::new(&diagnosis.causes, &wanted, causes, analysis, &model, &PERCENTILES);
+    let predict = |set: &Vec<usize>| (!set.is_empty()).then(|| replay.without(set).latency_ns);
+    Ok(sets.par_iter().map(predict).collect())
+}
+
 /// Serves the messages again without each cause.
 fn what_ifs(diagnosis: &mut Diagnosis, analysis: &Analysis, causes: &CauseOf, said: &mut OfDiagnosis) {
     let can = |cause: &Cause| WhatIf::can(cause) && cause.share >= LEAST_SHARE;

@@ -1,6 +1,8 @@
 //! What can be tried: the fixes of a diagnosis, each with what the replay predicts of it. In: a diagnosis with what-if predictions
 //! (`--more`). Out: candidates, the one with the largest predicted gain first.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tailsight_diagnose::model::{Change, Diagnosis};
@@ -25,7 +27,9 @@ pub struct Candidate {
     pub category: Category,
     /// That cause in words.
     pub against: String,
-    /// The cause's part of the deviation of the slow messages.
+    /// The ranks of all causes that it is against and that have 1 % of the deviation.
+    pub ranks: Vec<u32>,
+    /// Their part of the deviation of the slow messages.
     pub share: f64,
     /// The families of what it changes.
     pub families: Vec<Family>,
@@ -36,14 +40,14 @@ pub struct Candidate {
     pub predicted: Option<Prediction>,
 }
 
-/// What the replay of a recording predicts of a percentile without a cause.
+/// What the replay of a recording predicts of a percentile without the causes that a fix is against.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prediction {
     /// The percentile: the objective's, or the next lower one that the messages were enough for.
     pub percentile: String,
     /// As recorded, ns.
     pub recorded_ns: u64,
-    /// Without the cause, ns.
+    /// Without the causes, ns.
     pub without_ns: u64,
     /// `without_ns` over `recorded_ns`.
     pub ratio: f64,
@@ -70,15 +74,11 @@ impl Candidate {
 pub fn candidates(diagnosis: &Diagnosis, quantile: f64) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = vec![];
     for cause in diagnosis.causes.iter().filter(|cause| cause.share >= LEAST_SHARE) {
-        let predicted = prediction(diagnosis, cause.rank, quantile);
         for action in &cause.actions {
             match candidates.iter_mut().find(|candidate| candidate.n == action.n) {
-                // Against several causes: of two predictions the larger gain, which is the least that both together bring.
                 Some(candidate) => {
-                    let gains = |p: &Option<Prediction>| p.as_ref().map_or(0.0, |p| 1.0 - p.ratio);
-                    if gains(&predicted) > gains(&candidate.predicted) {
-                        candidate.predicted.clone_from(&predicted);
-                    }
+                    candidate.ranks.push(cause.rank);
+                    candidate.share += cause.share;
                 }
                 None => {
                     let mut families: Vec<Family> = action.changes.iter().map(Family::of).collect();
@@ -88,29 +88,44 @@ pub fn candidates(diagnosis: &Diagnosis, quantile: f64) -> Vec<Candidate> {
                         n: action.n,
                         category: cause.category,
                         against: cause.with_category(),
+                        ranks: vec![cause.rank],
                         share: cause.share,
                         families,
                         changes: action.changes.clone(),
-                        predicted: predicted.clone(),
+                        predicted: None,
                     });
                 }
             }
         }
     }
+    for candidate in &mut candidates {
+        let what_ifs = diagnosis.ideal.iter().flat_map(|ideal| &ideal.what_if);
+        let alone = what_ifs.filter(|what_if| candidate.ranks.contains(&what_if.rank));
+        let predictions = alone.filter_map(|what_if| Prediction::of(diagnosis, quantile, &what_if.latency_ns));
+        // Of several causes the largest gain of one, which is the least that all of them bring.
+        candidate.predicted = predictions.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    }
+    in_order(&mut candidates);
+    candidates
+}
+
+/// The largest predicted gain first.
+pub fn in_order(candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| {
         let (a, b) = (a.order(), b.order());
         b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
     });
-    candidates
 }
 
-fn prediction(diagnosis: &Diagnosis, rank: u32, quantile: f64) -> Option<Prediction> {
-    let without = diagnosis.ideal.as_ref()?.what_if.iter().find(|what_if| what_if.rank == rank)?;
-    let lower = PREDICTED.into_iter().filter(|q| *q < quantile);
-    std::iter::once(quantile).chain(lower).map(name).find_map(|percentile| {
-        let (recorded_ns, without_ns) =
-            (*diagnosis.latency_ns.get(&percentile)?, *without.latency_ns.get(&percentile)?);
-        let ratio = without_ns as f64 / recorded_ns.max(1) as f64;
-        Some(Prediction { percentile, recorded_ns, without_ns, ratio })
-    })
+impl Prediction {
+    /// Of the percentiles that a replay gives, keyed as those of the diagnosis. `None` where it has none that the messages were enough for.
+    #[must_use]
+    pub fn of(diagnosis: &Diagnosis, quantile: f64, without_ns: &BTreeMap<String, u64>) -> Option<Prediction> {
+        let lower = PREDICTED.into_iter().filter(|q| *q < quantile);
+        std::iter::once(quantile).chain(lower).map(name).find_map(|percentile| {
+            let (recorded_ns, without_ns) = (*diagnosis.latency_ns.get(&percentile)?, *without_ns.get(&percentile)?);
+            let ratio = without_ns as f64 / recorded_ns.max(1) as f64;
+            Some(Prediction { percentile, recorded_ns, without_ns, ratio })
+        })
+    }
 }

@@ -14,7 +14,7 @@ mod objective;
 mod session;
 mod step;
 
-pub use candidate::{Candidate, Prediction, candidates};
+pub use candidate::{Candidate, Prediction, candidates, in_order};
 pub use family::Family;
 pub use objective::{Level, Objective};
 pub use session::{Next, Offer, Session, Settings, Stopped, Trial, share_of_error};

@@ -83,6 +83,8 @@ pub enum Stopped {
     NothingLeft,
     /// The next step would exceed the budget.
     Budget,
+    /// The server could not be recorded or diagnosed again; what was kept stays.
+    NotDiagnosed,
     /// Nothing may be changed: it was only shown what would be tried.
     PlanOnly,
     /// It was interrupted, and everything was undone.

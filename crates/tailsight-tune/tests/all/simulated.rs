@@ -53,6 +53,7 @@ impl Server {
                     n: fix as u32 + 1,
                     category: Category::Interference,
                     against: "another program".into(),
+                    ranks: vec![fix as u32 + 1],
                     share: 0.1,
                     families: vec![Family::Cpu],
                     changes: vec![Change::Pin { pids: vec![fix as u32], cpus: "0".into() }],

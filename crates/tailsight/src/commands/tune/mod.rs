@@ -24,11 +24,14 @@ use tailsight_diagnose::{Diagnosis, Options, Titled};
 use tailsight_fix::{About, Origin};
 use tailsight_measure::{Error, Question, in_turn};
 use tailsight_stats::quantile::name;
-use tailsight_tune::{Decision, Level, Next, Offer, Price, Session, Settings, Stopped, Trial, Why, candidates};
+use tailsight_tune::{
+    Decision, Level, Next, Offer, Prediction, Price, Session, Settings, Stopped, Trial, Why, candidates, in_order,
+};
 
 use self::switch::Switch;
 use self::windows::{Windows, window_for};
 use crate::cli_tune::{self, Tune};
+use crate::commands::diagnose::not_available_or;
 use crate::commands::live::Live;
 use crate::commands::tune_json::{ByHand, Recording, Tuning};
 use crate::commands::usage::or_usage;
@@ -60,7 +63,14 @@ pub fn run(args: &Tune) -> anyhow::Result<Exit> {
     let switch = if plan_only { None } else { Some(Switch::open()?) };
     let earlier_fixes = switch.as_ref().map_or(0, Switch::earlier);
     let (stopped, failure) = tuner.drive(switch);
-    let tuning = tuner.result(stopped, failure.as_ref().map(|error| format!("{error:#}")), earlier_fixes);
+    let reason = failure.as_ref().map(|error| format!("{error:#}")).or_else(|| tuner.reason.clone());
+    match failure {
+        // Nothing was found out, and nothing applied.
+        Some(error) if tuner.recordings.is_empty() => return not_available_or(error),
+        Some(error) => say!("tailsight: {error:#}"),
+        None => {}
+    }
+    let tuning = tuner.result(stopped, reason, earlier_fixes);
     if args.json {
         terminal::print_json(&tuning)?;
     } else {
@@ -94,6 +104,8 @@ struct Tuner<'a> {
     last: Option<(Diagnosis, Origin)>,
     recordings: Vec<Recording>,
     levels: Vec<Level>,
+    /// Why it ended, where there is more to say.
+    reason: Option<String>,
 }
 
 impl<'a> Tuner<'a> {
@@ -118,7 +130,19 @@ impl<'a> Tuner<'a> {
         };
         let session = Session::new(args.objective, settings);
         let begun = Instant::now();
-        Tuner { args, question, server, windows, session, stop, begun, last: None, recordings: vec![], levels: vec![] }
+        Tuner {
+            args,
+            question,
+            server,
+            windows,
+            session,
+            stop,
+            begun,
+            last: None,
+            recordings: vec![],
+            levels: vec![],
+            reason: None,
+        }
     }
 
     /// Does what the session says, to its end. Whatever happens, what is not kept is undone; of a session that was interrupted or failed,
@@ -135,10 +159,11 @@ impl<'a> Tuner<'a> {
         if let Ok(stopped) = ended
             && !self.is_interrupted()
         {
-            switch.keep();
+            switch.release();
             return (stopped, None);
         }
         let undone = switch.undo_all();
+        switch.release();
         match (ended, undone) {
             (_, Err(error)) => (Stopped::Failed, Some(error)),
             (Err(error), Ok(())) if !self.is_interrupted() => (Stopped::Failed, Some(error)),
@@ -169,7 +194,14 @@ impl<'a> Tuner<'a> {
             match self.session.next(self.elapsed_ns()) {
                 Next::Stop(stopped) => return Ok(stopped),
                 Next::Diagnose => {
-                    let offer = self.diagnose()?;
+                    let offer = match self.diagnose() {
+                        // What was proven does not depend on what comes after it.
+                        Err(error) if !self.recordings.is_empty() && !self.is_interrupted() => {
+                            self.reason = Some(format!("{error:#}"));
+                            return Ok(Stopped::NotDiagnosed);
+                        }
+                        diagnosed => diagnosed?,
+                    };
                     self.session.diagnosed(offer);
                     self.session.window(self.windows.window().as_nanos() as u64);
                 }
@@ -193,7 +225,7 @@ impl<'a> Tuner<'a> {
         let focus = if quantile < usual.focus.0 { (quantile, 1.0) } else { usual.focus };
         let latencies = opened.latencies();
         let options = pipeline::chosen(Options { more: true, focus, ..usual }, None, &latencies, None);
-        let (diagnosis, _) = pipeline::diagnose(&opened, &options)?;
+        let (diagnosis, causes) = pipeline::diagnose(&opened, &options)?;
         let lower = [0.999, 0.99, 0.9, 0.5].into_iter().filter(|q| *q < quantile);
         let percentile =
             std::iter::once(quantile).chain(lower).map(name).find(|name| diagnosis.latency_ns.contains_key(name));
@@ -211,7 +243,17 @@ impl<'a> Tuner<'a> {
         let is_busy = diagnosis.ideal.as_ref().is_some_and(|ideal| ideal.model.tells_service_time());
         let ratio = recording.recorded_ns.zip(recording.ideal_ns).map(|(ns, ideal)| ns as f64 / ideal.max(1) as f64);
         let at_ideal = is_busy && ratio.is_some_and(|ratio| ratio < AT_IDEAL);
-        let offer = Offer { candidates: candidates(&diagnosis, quantile), at_ideal };
+        let mut candidates = candidates(&diagnosis, quantile);
+        if diagnosis.ideal.is_some() {
+            let sets: Vec<Vec<u32>> = candidates.iter().map(|candidate| candidate.ranks.clone()).collect();
+            let without = tailsight_ideal::without_sets(&diagnosis, &opened.analysis, &causes, &sets)?;
+            for (candidate, without_ns) in candidates.iter_mut().zip(without) {
+                let together = without_ns.and_then(|without_ns| Prediction::of(&diagnosis, quantile, &without_ns));
+                candidate.predicted = together.or(candidate.predicted.take());
+            }
+            in_order(&mut candidates);
+        }
+        let offer = Offer { candidates, at_ideal };
         self.recordings.push(recording);
         self.last = Some((diagnosis, fix::origin(&opened.run.meta)));
         Ok(offer)
@@ -386,4 +428,30 @@ fn confirmed(stop: &AtomicBool) -> anyhow::Result<bool> {
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A fix against several causes is predicted without all of them: at least what the absence of each brings.
+    #[test]
+    fn the_absence_of_several_causes_brings_at_least_what_each_brings() {
+        let run = concat!(env!("CARGO_MANIFEST_DIR"), "/../tailsight-lifetime/tests/golden/memcached-requests");
+        let opened = pipeline::open(run.as_ref()).unwrap();
+        let options = pipeline::chosen(Options { more: true, ..Options::default() }, None, &opened.latencies(), None);
+        let (diagnosis, causes) = pipeline::diagnose(&opened, &options).unwrap();
+        let alone = &diagnosis.ideal.as_ref().expect("an ideal fits").what_if;
+        assert!(alone.len() >= 2, "{alone:?}");
+        let mut sets: Vec<Vec<u32>> = alone.iter().map(|what_if| vec![what_if.rank]).collect();
+        sets.push(alone.iter().map(|what_if| what_if.rank).collect());
+        sets.push(vec![u32::MAX]);
+        let mut without = tailsight_ideal::without_sets(&diagnosis, &opened.analysis, &causes, &sets).unwrap();
+        assert_eq!(without.pop(), Some(None), "no such cause");
+        let together = without.pop().flatten().unwrap();
+        for (what_if, latency_ns) in alone.iter().zip(without) {
+            assert_eq!(Some(&what_if.latency_ns), latency_ns.as_ref());
+            assert!(together["p90"] <= what_if.latency_ns["p90"], "{together:?} and {what_if:?}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A fix that is applied and undone again and again. In: the changes of a trial, the state file. Out: a host with or without them.
 //!
 //! The state file has what was there before, so that a killed `tune` is undone by `tailsight fix --undo`. When a [`Switch`] is dropped, by an
-//! error or a panic too, what it applied is undone, unless it was told to keep it.
+//! error or a panic too, what it applied is undone, unless it was released.
 
 use anyhow::bail;
 use tailsight_diagnose::model::Change;
@@ -112,8 +112,8 @@ impl Switch {
         }
     }
 
-    /// What is kept stays when this is dropped.
-    pub fn keep(mut self) {
+    /// Ends the session: nothing is undone when this is dropped.
+    pub fn release(mut self) {
         self.first = usize::MAX;
     }
 }

@@ -62,9 +62,14 @@ fn priced(price: &Price) -> String {
 pub fn plan_line(n: usize, candidate: &Candidate, percentile: &str) -> String {
     let families: Vec<&str> = candidate.families.iter().map(|family| family.name()).collect();
     format!(
-        "{n:>2}  {}\n    against    {}, {:.1} % of the deviation\n    predicted  {} {}\n    family     {}\n",
+        "{n:>2}  {}\n    against    {}{}, {:.1} % of the deviation\n    predicted  {} {}\n    family     {}\n",
         clean(&candidate.title),
         clean(&candidate.against),
+        match candidate.ranks.len() {
+            0 | 1 => String::new(),
+            2 => " and another cause".into(),
+            n => format!(" and {} other causes", n - 1),
+        },
         100.0 * candidate.share,
         percentile,
         predicted(candidate.predicted.as_ref(), percentile),
@@ -104,7 +109,9 @@ pub fn text(tuning: &Tuning) -> String {
                 let _ = writeln!(out, "     {}", clean(reason));
             }
         }
-        let _ = writeln!(out, "\n{}", about_intervals(tuning, &percentile));
+        if tuning.steps.iter().any(|step| step.measured.is_some()) {
+            let _ = writeln!(out, "\n{}", about_intervals(tuning, &percentile));
+        }
     }
     let _ = writeln!(out, "\n{}", ended(tuning));
     if !tuning.left.is_empty() {
@@ -149,16 +156,12 @@ fn about_intervals(tuning: &Tuning, percentile: &str) -> String {
         .map(|(n, m)| format!("{n}: {:.2} %, {} rounds", 100.0 * m.level, m.rounds))
         .collect();
     let of = if tuning.plan.is_some() { "as the client sees it" } else { "inside this host" };
-    let mut text = format!("Measured: the change of the {percentile} {of}, with and without the fix in turn.");
-    if !levels.is_empty() {
-        text += &format!(
-            "\nLevels of the intervals, by step: {}. They rise so that the\nwhole session keeps a fix without effect with a \
-             probability of at most {:.0} %.",
-            levels.join("; "),
-            100.0 * tuning.alpha
-        );
-    }
-    text
+    format!(
+        "Measured: the change of the {percentile} {of}, with and without the fix in turn.\nLevels of the intervals, by step: {}. They \
+         rise so that the\nwhole session keeps a fix without effect with a probability of at most {:.0} %.",
+        levels.join("; "),
+        100.0 * tuning.alpha
+    )
 }
 
 fn ended(tuning: &Tuning) -> String {
@@ -177,6 +180,7 @@ fn ended(tuning: &Tuning) -> String {
         Stopped::NothingLeft if tuning.steps.is_empty() => "Ended: the diagnosis has no fix that can be tried.".into(),
         Stopped::NothingLeft => "Ended: no fix is left to try.".into(),
         Stopped::Budget => "Ended: the next step would exceed the budget.".into(),
+        Stopped::NotDiagnosed => "Ended: the server could not be diagnosed again.".into(),
         Stopped::PlanOnly => {
             "Nothing is changed. To try these, each after a question: run it on a terminal;\nwithout questions: \
                               give --yes."
@@ -185,7 +189,8 @@ fn ended(tuning: &Tuning) -> String {
         Stopped::Interrupted => "Interrupted: everything is undone.".into(),
         Stopped::Failed => "Failed: everything is undone.".into(),
     };
-    if let Some(reason) = &tuning.reason {
+    // Of a failure it stands on standard error.
+    if let Some(reason) = tuning.reason.as_ref().filter(|_| tuning.stopped != Stopped::Failed) {
         text += &format!("\n{}", clean(reason));
     }
     text
