@@ -226,3 +226,104 @@ fn changed(tuning: &Tuning) -> String {
 pub fn clean(text: &str) -> String {
     Untrusted(text).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tailsight_diagnose::Category;
+    use tailsight_tune::{Family, Objective, Why};
+
+    fn kept() -> Step {
+        let candidate = Candidate {
+            title: "keep nginx off core 0".into(),
+            n: 1,
+            category: Category::Interference,
+            against: "another program: nginx".into(),
+            ranks: vec![1, 3],
+            share: 0.7,
+            families: vec![Family::Neighbours],
+            changes: vec![],
+            predicted: Some(Prediction {
+                percentile: "p99".into(),
+                recorded_ns: 1_000_000,
+                without_ns: 400_000,
+                ratio: 0.4,
+            }),
+        };
+        let measured = Measured {
+            rounds: 16,
+            ratio: 0.5,
+            interval: [0.4, 0.955],
+            level: 0.95,
+            p: 0.001,
+            alpha: 0.025,
+            without_ns: 2e6,
+            with_ns: 1e6,
+        };
+        Step {
+            step: 1,
+            fix: candidate,
+            measured: Some(measured),
+            rounds_ns: vec![],
+            price: None,
+            decision: Decision::Kept,
+            why: Why::Proven,
+            reason: None,
+        }
+    }
+
+    fn tuning(stopped: Stopped, steps: Vec<Step>) -> Tuning {
+        let changed: Vec<String> = steps.iter().map(|step| step.fix.title.clone()).collect();
+        Tuning {
+            schema: 1,
+            app: "memcached".into(),
+            objective: Objective { quantile: 0.999, limit_ns: None },
+            plan: None,
+            window_ns: 2_500_000_000,
+            alpha: 0.05,
+            recordings: vec![],
+            levels: vec![],
+            steps,
+            left: vec![],
+            by_hand: vec![],
+            stopped,
+            reason: None,
+            undo: (!changed.is_empty()).then(|| "tailsight fix --undo".into()),
+            changed,
+            earlier_fixes: 1,
+            elapsed_ns: 0,
+        }
+    }
+
+    #[test]
+    fn a_session_is_a_row_each_step_what_is_changed_and_its_undo() {
+        let text = text(&tuning(Stopped::NothingLeft, vec![kept()]));
+        for line in [
+            "memcached: p99.9 as low as possible, under the traffic that it has",
+            "  1  -60 % (p99)      -50 % (-60 % to -4.5 %)       kept: proven",
+            "     keep nginx off core 0",
+            "Measured: the change of the p99.9 inside this host, with and without the fix in turn.",
+            "Ended: no fix is left to try.",
+            "  - keep nginx off core 0",
+            "To undo all of it: sudo tailsight fix --undo",
+            "(that also undoes one fix that was in effect before)",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "no line {line:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_measured_has_no_line_about_intervals_and_a_plan_none_about_changes() {
+        let skipped = Step { measured: None, decision: Decision::Skipped, why: Why::Declined, ..kept() };
+        let shown = text(&Tuning { changed: vec![], undo: None, ..tuning(Stopped::NothingLeft, vec![skipped]) });
+        assert!(!shown.contains("Measured:") && shown.contains("skipped: declined"), "{shown}");
+        assert!(shown.contains("Nothing stays changed."), "{shown}");
+        let plan = text(&tuning(Stopped::PlanOnly, vec![]));
+        assert!(plan.contains("Nothing is changed.") && !plan.contains("stays changed"), "{plan}");
+    }
+
+    #[test]
+    fn changes_are_percent_until_they_are_many_times() {
+        assert_eq!([0.5, 1.02, 3.0, 25.0].map(change), ["-50 %", "+2.0 %", "+200 %", "25.0 times"]);
+    }
+}
