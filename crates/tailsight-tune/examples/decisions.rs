@@ -1,4 +1,4 @@
-//! How often a session decides rightly on a simulated server, as a table: `cargo run -p tailsight-tune --example decisions`. The figures of
+//! How often a session decides rightly on a simulated server, as a table: `cargo run -p tailsight-tune --example decisions`, five minutes. The figures of
 //! docs/journal/0064.
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
