@@ -60,7 +60,8 @@ impl Bench {
     /// `tune` in the server's namespace; what it says is in a file.
     fn tune(&self, more: &[&str]) -> Child {
         let (pid, out) = (self.server.pid().to_string(), self.live.path("tune"));
-        let load = format!("memcached://127.0.0.1:{PORT} --connections 4 --keys 100 --cpus 1");
+        // A client that other programs of the machine make late measures them, and not the server.
+        let load = format!("memcached://127.0.0.1:{PORT} --connections 4 --keys 100 --cpus 1 --realtime");
         let rounds = ROUNDS.to_string();
         let mut command = self.live.pair.server.command(env!("CARGO_BIN_EXE_tailsight"));
         command.args(["tune", "-p", &pid, "--load", &load, "--rate", "2k", "--rounds", &rounds, "-o", &out]);
