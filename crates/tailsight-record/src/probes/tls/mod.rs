@@ -53,8 +53,7 @@ mod tests {
     #[test]
     fn a_cookie_says_what_the_program_reads() {
         let c = include_str!("tls.bpf.c");
-        let bits =
-            [("RETURNS", cookie::RETURNS), ("OUT", cookie::OUT), ("COUNTS", cookie::COUNTS), ("GO", cookie::GO)];
+        let bits = [("RETURNS", cookie::RETURNS), ("OUT", cookie::OUT), ("COUNTS", cookie::COUNTS), ("GO", cookie::GO)];
         for (name, bit) in bits {
             let defined = c.lines().any(|line| {
                 let mut words = line.split_whitespace();
