@@ -190,7 +190,7 @@ fn nginx_is_measured() {
     let d = dir.path().display();
     let conf = format!(
         "daemon off; master_process off; pid {d}/pid; error_log {d}/log; events {{ worker_connections 128; }}\n\
-         http {{ access_log off; server {{ listen 127.0.0.1:{port}; location / {{ return 200 'hello'; }} location /no {{ return 500; }} }} }}"
+         http {{ access_log off; keepalive_requests 1000000; server {{ listen 127.0.0.1:{port}; location / {{ return 200 'hello'; }} location /no {{ return 500; }} }} }}"
     );
     let path = dir.path().join("nginx.conf");
     std::fs::write(&path, conf).unwrap();

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::RwLockWriteGuard;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -15,6 +16,7 @@ use serde_json::Value;
 use tailsight_testbed::process::spawn_tied;
 use tailsight_testbed::server::{MemcachedOpts, Server};
 
+use crate::load_live::alone;
 use crate::schemas::holds;
 use crate::support::{Live, Quiet, json, shown, tailsight, wait_for};
 
@@ -29,6 +31,8 @@ struct Bench {
     live: Live,
     server: Server,
     noise: Option<Child>,
+    /// No load of another test is beside the busy loop and a client that runs before all others.
+    _cores: RwLockWriteGuard<'static, ()>,
 }
 
 impl Drop for Bench {
@@ -40,6 +44,7 @@ impl Drop for Bench {
 impl Bench {
     fn new(test: &str) -> Option<Bench> {
         let live = Live::new(test)?;
+        let cores = alone();
         let opts = MemcachedOpts { port: PORT, cpu: Some(0), ..Default::default() };
         let server = Server::memcached(&live.pair.server, opts).unwrap();
         let mut busy = live.pair.server.command("sh");
@@ -47,7 +52,7 @@ impl Bench {
         busy.args(["-c", "end=$(($(date +%s) + 600)); while [ $(date +%s) -lt $end ]; do i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; done"]);
         busy.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let noise = Some(spawn_tied(busy, Some(0), Signal::SIGKILL).unwrap());
-        Some(Bench { live, server, noise })
+        Some(Bench { live, server, noise, _cores: cores })
     }
 
     fn end_noise(&mut self) {
